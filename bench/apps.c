@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "apps_cow.h"
 #include "apps_graph.h"
 #include "apps_sort.h"
 #include "base/clock.h"
@@ -251,12 +252,12 @@ static void teardown(void *stage)
 static const struct bench_stage sort_stage = {setup, teardown, rows, NR_ROWS(rows)};
 
 static const struct bench_stage *const stages[] = {&sort_stage, &apps_sort_stage, &apps_disk_stage,
-						   &apps_graph_stage};
+						   &apps_graph_stage, &apps_cow_stage};
 
 const struct bench_suite bench_suite_apps = {
 	.name = "apps",
 	.summary =
-		"sorts and graphs in servers' memory, against programs that have all in their own",
+		"sorts, graphs and versions of regions, against programs that have all in their own memory",
 	.stages = stages,
 	.nr_stages = NR_ROWS(stages),
 };

@@ -254,6 +254,21 @@ static int run_writer(struct client *client, int says, int go)
 	return ret ? 1 : 0;
 }
 
+/* Begins a version, and scribbles on all of it for as long as that is possible. */
+static int run_scribbler(struct client *client, int says)
+{
+	const struct afar_range all = {0, LENGTH};
+	static uint64_t words[WORDS];
+	int ret = afar_region_begin(client->region, &all, 1);
+
+	memset(words, 0xff, sizeof(words));
+	say(says, ret ? 'e' : 'k');
+	while (afar_region_pwrite(client->region, words, LENGTH, 0) > 0)
+		;
+	say(says, 'e');
+	return 0;
+}
+
 /* Looks each time it is told to, and says what came of it: the version's bytes, an error, or others. */
 static int run_holder(struct client *client, int says, int go)
 {
@@ -281,6 +296,8 @@ static int run_client(char **argv)
 		ret = run_reader(&client, says, go);
 	else if (strncmp(behaviour, "writer", 6) == 0)
 		ret = run_writer(&client, says, go);
+	else if (strncmp(behaviour, "scribbler", 9) == 0)
+		ret = run_scribbler(&client, says);
 	else
 		ret = run_holder(&client, says, go);
 	afar_region_close(client.region);
@@ -374,7 +391,7 @@ static void test_writer_is_killed(void **state)
 	kill_writer("writer-local");
 }
 
-/* Makes a principal that may read, and starts a client with its key. */
+/* Makes a principal, and starts a client with its key. */
 static void start_holder(struct client_process *process, struct client *writer,
 			 const char *behaviour)
 {
@@ -383,7 +400,8 @@ static void start_holder(struct client_process *process, struct client *writer,
 
 	assert_true(fd >= 0);
 	assert_int_equal(afar_key_add(writer->session, "holder", 0, secret), 0);
-	assert_int_equal(afar_namespace_grant(writer->ns, "holder", AFAR_RIGHT_READ), 0);
+	assert_int_equal(
+		afar_namespace_grant(writer->ns, "holder", AFAR_RIGHT_READ | AFAR_RIGHT_WRITE), 0);
 	dprintf(fd, "holder:%s\n", secret);
 	close(fd);
 	snprintf(words, sizeof(words), "%s%s", behaviour, path);
@@ -430,6 +448,46 @@ static void test_reader_is_stopped(void **state)
 	(void)state;
 	stop_reader("holder-tcp");
 	stop_reader("holder-local");
+}
+
+/* What it posted before it stood lands nowhere when its session has ended, and its memory is in other versions. */
+static void stop_writer(const char *behaviour, bool is_local)
+{
+	const unsigned nr = 40;
+	struct client_process process;
+	struct client writer;
+	int ret;
+
+	make_all(&writer);
+	for (int i = 0; i < 7; i++)
+		must_make_version(writer.region);
+	start_holder(&process, &writer, behaviour);
+	usleep(20000); /* anything: it writes */
+	process_stop(process.pid);
+	assert_int_equal(afar_key_revoke(writer.session, "holder"), 0);
+	/* A client that stands in the middle of a copy over local is waited for. */
+	while (!is_local && allocated(&writer) != LENGTH + 4096)
+		test_pause();
+	for (unsigned i = 0; i < 2 * nr; i++) {
+		must_make_version(writer.region);
+		assert_int_equal(look(writer.region), 0);
+		if (i == nr)
+			process_continue(process.pid);
+	}
+	expect_word(&process, 'e');
+	while (allocated(&writer) != LENGTH + 4096)
+		test_pause();
+	ret = look(writer.region);
+	assert_int_equal(ret, 0);
+	client_reap(&process);
+	drop_all(&writer);
+}
+
+static void test_writer_is_stopped(void **state)
+{
+	(void)state;
+	stop_writer("scribbler-tcp", false);
+	stop_writer("scribbler-local", true);
 }
 
 /* Versions, what readers hold, and the claim outlive the manager; calls meanwhile are done once. */
@@ -505,6 +563,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_readers_see_one_version),
 		cmocka_unit_test(test_writer_is_killed),
 		cmocka_unit_test(test_reader_is_stopped),
+		cmocka_unit_test(test_writer_is_stopped),
 		cmocka_unit_test(test_manager_is_killed),
 		cmocka_unit_test(test_server_is_killed),
 	};

@@ -257,6 +257,10 @@ static void test_writes_elsewhere(void **state)
 	iov = (struct afar_iov){afar_mapping_buffer(mapping), afar_mapping_data(mapping), 8};
 	op.target = afar_region_target(region);
 	memset(now, 0, LENGTH);
+	/* Memory in all of its units, so that there is something to be written. */
+	assert_int_equal(afar_region_begin(region, &(struct afar_range){0, LENGTH}, 1), 0);
+	assert_int_equal(afar_region_pwrite(region, now, LENGTH, 0), LENGTH);
+	assert_int_equal(afar_region_publish(region), 0);
 	memset(afar_mapping_data(mapping), 'x', LENGTH);
 	expect_error(afar_region_pwrite(region, "x", 1, 0), -EROFS);
 	assert_non_null(strstr(afar_last_error(), "begin a version"));
