@@ -21,7 +21,8 @@
  *
  * Rules of afar.h hold: functions return 0 or a negative code, and afar_last_error() says more. Functions that move a handle
  * (all but afar_region_version() and afar_region_newest()) block for calls to the manager. No operation on the handle
- * may be in flight meanwhile, in any thread: -EBUSY, as far as that is seen. Mappings stay.
+ * may be in flight meanwhile, in any thread: -EBUSY, as far as that is seen. Mappings stay. A version may be on servers that the one
+ * before was not on: connect queues again (afar_queue_connect()).
  *
  * The idea: Trivedi, End-to-End Considerations in the Unification of High-Performance I/O, §6.2.7. There, a writer leases
  * new chunks for 10 s. Here no clock ends anything.
