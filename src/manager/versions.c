@@ -151,7 +151,7 @@ int region_begin(struct core *core, struct session *session, struct event *event
 
 	if (ret == 0)
 		ret = versions_find_newest("begin a version of", region, &newest);
-	if (ret < 0)
+	if (ret != 0)
 		return ret;
 	event->outcome_kind = OUTCOME_REGION;
 	writer = region_writer(newest);
@@ -312,7 +312,7 @@ int region_prepare(struct core *core, struct session *session, struct event *eve
 
 	if (ret == 0)
 		ret = versions_find_newest("prepare units of", draft, &newest);
-	if (ret < 0)
+	if (ret != 0)
 		return ret;
 	if (!draft->is_draft)
 		return error_fail(
@@ -360,7 +360,7 @@ int region_publish(struct core *core, struct session *session, struct event *eve
 		return 0;
 	if (ret == 0)
 		ret = versions_find_newest("publish a version of", draft, &newest);
-	if (ret < 0)
+	if (ret != 0)
 		return ret;
 	if (draft->is_lost)
 		return fail_lost("publish a version of", draft);
