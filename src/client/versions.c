@@ -4,36 +4,15 @@
  * moves to another version by a new binding, a new generation, and a close of the old one: move_to(). Where a version
  * that is being written has its own memory, its layout says so, and writes elsewhere end with -EROFS.
  */
-#include <afar/cow.h>
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <sys/random.h>
 
 #include "base/error.h"
 #include "client/call.h"
 #include "client/near.h"
-#include "client/region.h"
-
-#define COPY_MAX ((uint64_t)1 << 20) /* copied at once */
-
-/* A target that shows memory of the region which the handle itself does not. */
-struct view {
-	struct afar_target target;
-};
-
-struct versions {
-	uint64_t number;      /* of the version that the handle is at */
-	uint64_t claim;	      /* of the last version that it began, or tried to */
-	uint64_t unit;	      /* bytes */
-	bool has_word;	      /* behind the region's bytes: the newest version's number */
-	bool is_draft;	      /* begun, and not known to be published */
-	bool is_torn;	      /* a prepare has failed: bytes are missing */
-	struct view *word;    /* on the word; NULL: not used yet */
-	pthread_mutex_t lock; /* guards `word` */
-};
+#include "client/versions.h"
 
 /* ---- Opening and closing */
 
@@ -41,7 +20,7 @@ static void take_info(struct versions *versions, const Afar__RegionInfo *info)
 {
 	versions->number = info->version;
 	versions->is_draft = info->is_draft != 0;
-	versions->is_torn = false;
+	versions->is_torn = versions->is_asked = false;
 }
 
 int versions_open(struct afar_region *region, const Afar__RegionInfo *info)
@@ -65,7 +44,7 @@ int versions_open(struct afar_region *region, const Afar__RegionInfo *info)
 	return 0;
 }
 
-static void view_close(struct view *view)
+void version_view_close(struct version_view *view)
 {
 	if (!view)
 		return;
@@ -77,7 +56,7 @@ void versions_close(struct afar_region *region)
 {
 	if (!region->versions)
 		return;
-	view_close(region->versions->word);
+	version_view_close(region->versions->word);
 	pthread_mutex_destroy(&region->versions->lock);
 	free(region->versions);
 	region->versions = NULL;
@@ -90,9 +69,10 @@ static const struct target_kind view_kind = {
 };
 
 /* Makes a view of what a binding shows. */
-static int view_open(struct afar_target *target, const struct layout *shown, struct view **out)
+int version_view_open(struct afar_target *target, const struct layout *shown,
+		      struct version_view **out)
 {
-	struct view *view = handle_new(HANDLE_REGION, sizeof(*view));
+	struct version_view *view = handle_new(HANDLE_REGION, sizeof(*view));
 	struct layout *layout = layout_duplicate(shown);
 	int ret = -ENOMEM;
 
@@ -230,208 +210,7 @@ PUBLIC_CALL(int, afar_region_refresh, (struct afar_region *region), (region))
 	return ret;
 }
 
-/* ---- Ranges */
-
-static int compare_ranges(const void *left, const void *right)
-{
-	const struct afar_range *a = left, *b = right;
-
-	return (a->offset > b->offset) - (a->offset < b->offset);
-}
-
-/* Sorts and joins. Returns how many there are then. */
-static unsigned join_ranges(struct afar_range *ranges, unsigned nr)
-{
-	unsigned nr_joined = 0;
-
-	qsort(ranges, nr, sizeof(*ranges), compare_ranges);
-	for (unsigned i = 0; i < nr; i++) {
-		struct afar_range *last = nr_joined ? &ranges[nr_joined - 1] : NULL;
-		uint64_t end = ranges[i].offset + ranges[i].length;
-
-		if (ranges[i].length == 0)
-			continue;
-		if (!last || ranges[i].offset > last->offset + last->length)
-			ranges[nr_joined++] = ranges[i];
-		else if (end > last->offset + last->length)
-			last->length = end - last->offset;
-	}
-	return nr_joined;
-}
-
-/* The checked ranges: ascending, apart from each other. `*out` is the caller's to free. */
-static int take_ranges(const struct afar_region *region, const struct afar_range *given,
-		       unsigned nr, struct afar_range **out, unsigned *nr_out)
-{
-	uint64_t size = region->target.length;
-	struct afar_range *ranges;
-
-	if (nr && !given)
-		return error_fail(-EINVAL, "prepare ranges of a region: ranges is null");
-	for (unsigned i = 0; i < nr; i++) {
-		if (!range_is_inside(given[i].offset, given[i].length, size))
-			return error_fail(
-				-ERANGE, "prepare %llu bytes at %llu of a region: it has %llu",
-				(unsigned long long)given[i].length,
-				(unsigned long long)given[i].offset, (unsigned long long)size);
-	}
-	ranges = calloc((size_t)nr + 1, sizeof(*ranges));
-	if (!ranges)
-		return error_code(-ENOMEM);
-	if (nr)
-		memcpy(ranges, given, nr * sizeof(*ranges));
-	*nr_out = join_ranges(ranges, nr);
-	*out = ranges;
-	return 0;
-}
-
-/* ---- Preparing */
-
-/* What is to be prepared: units, ascending, and the ranges that touch them. */
-struct plan {
-	struct afar_range *ranges;
-	unsigned nr_ranges;
-	uint32_t *units;
-	size_t nr_units;
-};
-
-static void plan_close(struct plan *plan)
-{
-	free(plan->ranges);
-	free(plan->units);
-}
-
-/* Lists the units that the ranges touch and that have no memory of their own. */
-static int plan_units(const struct afar_region *region, struct plan *plan)
-{
-	const struct layout *layout = region->target.binding->layout;
-	const uint64_t unit = region->versions->unit;
-
-	plan->units = calloc((size_t)layout->nr_groups + 1, sizeof(*plan->units));
-	if (!plan->units)
-		return error_code(-ENOMEM);
-	for (unsigned i = 0; i < plan->nr_ranges; i++) {
-		const struct afar_range *range = &plan->ranges[i];
-		uint64_t last = (range->offset + range->length - 1) / unit;
-
-		for (uint64_t at = range->offset / unit; at <= last; at++) {
-			bool is_listed = plan->nr_units && plan->units[plan->nr_units - 1] == at;
-
-			if (at < layout->nr_groups && layout->groups[at].is_frozen && !is_listed)
-				plan->units[plan->nr_units++] = (uint32_t)at;
-		}
-	}
-	return 0;
-}
-
-static int call_prepare(struct afar_region *region, const struct plan *plan)
-{
-	struct afar_target *target = &region->target;
-	Afar__RegionPrepare message = AFAR__REGION_PREPARE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
-	Afar__Frame *reply;
-	int ret;
-
-	message.namespace_ = target->ns;
-	message.address = target->address;
-	message.generation = target->generation;
-	message.units = plan->units;
-	message.n_units = plan->nr_units;
-	request.call_case = AFAR__REQUEST__CALL_REGION_PREPARE;
-	request.region_prepare = &message;
-	ret = target_call(target, session_deadline(target->session), &request, &reply);
-	if (ret)
-		return ret;
-	pthread_mutex_lock(&target->lock);
-	ret = target_take_layout(target, reply->reply->region_info);
-	pthread_mutex_unlock(&target->lock);
-	afar__frame__free_unpacked(reply, NULL);
-	return ret;
-}
-
-/* Copies what the program will not write from the old memory into the new. */
-static int copy_range(struct afar_region *region, struct view *old, void *buffer, uint64_t offset,
-		      uint64_t end)
-{
-	int ret = 0;
-
-	while (offset < end && !ret) {
-		const uint64_t length = end - offset < COPY_MAX ? end - offset : COPY_MAX;
-		const struct afar_iov iov = {.addr = buffer, .length = length};
-
-		ret = target_transfer(&old->target, AFAR_OP_READ, 0, &iov, 1, offset, length);
-		if (!ret)
-			ret = target_transfer(&region->target, AFAR_OP_WRITE, 0, &iov, 1, offset,
-					      length);
-		offset += length;
-	}
-	return ret;
-}
-
-/* Copies the rest of each new unit: what lies between the ranges that touch it. */
-static int copy_rests(struct afar_region *region, struct view *old, void *buffer,
-		      const struct plan *plan)
-{
-	const uint64_t unit = region->versions->unit, size = region->target.length;
-	unsigned next = 0;
-	int ret = 0;
-
-	for (size_t i = 0; i < plan->nr_units && !ret; i++) {
-		uint64_t at = plan->units[i] * unit;
-		const uint64_t end = size - at < unit ? size : at + unit;
-
-		while (at < end && !ret) {
-			const struct afar_range *range = &plan->ranges[next];
-			const bool is_last = next == plan->nr_ranges || range->offset >= end;
-
-			if (is_last) {
-				ret = copy_range(region, old, buffer, at, end);
-				break;
-			}
-			if (range->offset > at)
-				ret = copy_range(region, old, buffer, at, range->offset);
-			if (range->offset + range->length > at)
-				at = range->offset + range->length;
-			if (at <= end)
-				next++;
-		}
-	}
-	return ret;
-}
-
-static int fill(struct afar_region *region, struct view *old, const struct plan *plan)
-{
-	void *buffer = malloc(COPY_MAX);
-	int ret = buffer ? copy_rests(region, old, buffer, plan) : error_code(-ENOMEM);
-
-	free(buffer);
-	return ret;
-}
-
-/* True: the manager has changed nothing. */
-static bool is_refusal(int status)
-{
-	return status == -ENOSPC || status == -EINVAL || status == -EACCES;
-}
-
-static int prepare(struct afar_region *region, const struct plan *plan)
-{
-	struct binding *before = target_binding(&region->target);
-	struct view *old = NULL;
-	int ret = view_open(&region->target, before->layout, &old);
-
-	binding_unref(before);
-	if (ret)
-		return ret;
-	ret = call_prepare(region, plan);
-	region->versions->is_torn = ret && !is_refusal(ret);
-	if (!ret) {
-		ret = fill(region, old, plan);
-		region->versions->is_torn = ret != 0;
-	}
-	view_close(old);
-	return ret;
-}
+/* ---- Preparing: versions_prepare.c has the rest */
 
 static int fail_torn(const struct afar_region *region, const char *asked)
 {
@@ -439,19 +218,6 @@ static int fail_torn(const struct afar_region *region, const char *asked)
 			  "%s the region at %#llx: an earlier prepare has failed, so bytes are "
 			  "missing; abandon this version",
 			  asked, (unsigned long long)region->target.address);
-}
-
-static int prepare_ranges(struct afar_region *region, const struct afar_range *ranges, unsigned nr)
-{
-	struct plan plan = {.nr_ranges = 0};
-	int ret = take_ranges(region, ranges, nr, &plan.ranges, &plan.nr_ranges);
-
-	if (!ret)
-		ret = plan_units(region, &plan);
-	if (!ret && plan.nr_units)
-		ret = prepare(region, &plan);
-	plan_close(&plan);
-	return ret;
 }
 
 PUBLIC_CALL(int, afar_region_prepare,
@@ -468,7 +234,7 @@ PUBLIC_CALL(int, afar_region_prepare,
 		ret = enter(region, "prepare ranges of");
 	if (ret)
 		return ret;
-	ret = prepare_ranges(region, ranges, nr_ranges);
+	ret = versions_prepare(region, ranges, nr_ranges);
 	leave(region);
 	return ret;
 }
@@ -527,7 +293,7 @@ PUBLIC_CALL(int, afar_region_begin,
 		return ret;
 	ret = begin(region);
 	if (!ret && nr_ranges) {
-		ret = prepare_ranges(region, ranges, nr_ranges);
+		ret = versions_prepare(region, ranges, nr_ranges);
 		if (ret)
 			ret = undo_begin(region, ret);
 	}
@@ -557,7 +323,7 @@ static int open_word(struct afar_region *region)
 	if (versions->word)
 		return 0;
 	binding = target_binding(&region->target);
-	ret = view_open(&region->target, binding->layout, &versions->word);
+	ret = version_view_open(&region->target, binding->layout, &versions->word);
 	binding_unref(binding);
 	return ret;
 }
@@ -573,7 +339,7 @@ static int read_word(struct afar_region *region, uint64_t *out)
 			      region->target.length, sizeof(*out));
 	/* Something in the namespace was sealed since: the next one sees that. */
 	if (ret == -ESTALE) {
-		view_close(region->versions->word);
+		version_view_close(region->versions->word);
 		region->versions->word = NULL;
 	}
 	return ret;
@@ -639,6 +405,12 @@ static int call_publish(struct afar_region *region)
 	return session_call(target->session, &request, NULL);
 }
 
+/* It may be written again, unless the manager may have published it. */
+static void thaw(struct afar_region *region)
+{
+	region->target.is_published = region->versions->is_asked;
+}
+
 /* From here on nobody writes: near writers have gone when the windows are closed. */
 static int freeze(struct afar_region *region, const char *asked)
 {
@@ -648,7 +420,7 @@ static int freeze(struct afar_region *region, const char *asked)
 	near_close(&region->target);
 	ret = enter(region, asked);
 	if (ret)
-		region->target.is_published = false;
+		thaw(region);
 	return ret;
 }
 
@@ -663,9 +435,10 @@ static int publish(struct afar_region *region)
 	if (!ret)
 		ret = settle(region, "publish a version of");
 	if (ret) {
-		target->is_published = false;
+		thaw(region);
 		return ret;
 	}
+	region->versions->is_asked = true;
 	ret = call_publish(region);
 	if (ret)
 		return ret;
@@ -704,6 +477,8 @@ PUBLIC_CALL(int, afar_region_abandon, (struct afar_region *region), (region))
 	ret = settle(region, "abandon a version of");
 	if (!ret)
 		ret = move_to_newest(region);
+	if (ret)
+		thaw(region);
 	leave(region);
 	return ret;
 }
