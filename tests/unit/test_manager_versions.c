@@ -277,15 +277,14 @@ static void test_full(void **state)
 static void test_writer_dies(void **state)
 {
 	const uint32_t units[] = {0, 1};
-	Afar__Reply *replies[3];
-	Afar__RegionInfo *open, *draft;
+	Afar__Reply *replies[4];
+	Afar__RegionInfo *open, *second, *draft;
 
 	(void)state;
 	open = must_open(&reader, ask_open(ns, "r", 0), &replies[0]);
-	draft = publish(&writer, first, units, 2, &replies[1]);
-	drop(replies[1]);
+	second = publish(&writer, first, units, 2, &replies[3]);
 	EXPECT(&writer, ask_close(first), 0);
-	draft = begin_version(&writer, draft, &replies[1]);
+	draft = begin_version(&writer, second, &replies[1]);
 	EXPECT(&writer, ask_prepare(draft, units, 2), 0);
 	assert_int_equal(allocated(), 4096 + 4 * UNIT);
 	for (size_t i = 0; i < 2; i++)
@@ -307,7 +306,7 @@ static void test_writer_dies(void **state)
 	assert_int_equal(allocated(), 4096 + 2 * UNIT);
 	EXPECT(&reader, ask_publish(draft), 0);
 	check_all(&fixture);
-	for (size_t i = 0; i < 3; i++)
+	for (size_t i = 0; i < 4; i++)
 		drop(replies[i]);
 	expect_clean();
 }
