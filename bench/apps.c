@@ -256,8 +256,8 @@ static const struct bench_stage *const stages[] = {&sort_stage, &apps_sort_stage
 
 const struct bench_suite bench_suite_apps = {
 	.name = "apps",
-	.summary =
-		"sorts, graphs and versions of regions, against programs that have all in their own memory",
+	.summary = "sorts, graphs and versions of regions, against programs that have all in their "
+		   "own memory",
 	.stages = stages,
 	.nr_stages = NR_ROWS(stages),
 };
