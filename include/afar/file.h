@@ -105,8 +105,8 @@ int afar_fs_look(struct afar_session *session, const char *name, struct afar_fs_
 struct afar_fs_options {
 	size_t size; /* sizeof(struct afar_fs_options) */
 	uint32_t flags;
-	/* While the manager or a server cannot be reached, calls wait for it up to so long, and then
-	 * go on. 0: they fail with -AFAR_EMANAGER or -AFAR_ESERVER after the session's timeout. */
+	/* While the manager, or a server whose bytes they need, cannot be reached, calls wait for it up
+	 * to so long, and then go on. 0: they fail with -AFAR_EMANAGER or -AFAR_ESERVER after the session's timeout. */
 	uint32_t retry_ms;
 };
 
