@@ -785,7 +785,7 @@ struct afar_op {
 	uint32_t flags; /* AFAR_OP_AFTER, AFAR_OP_DRIVEN, AFAR_OP_DURABLE, AFAR_OP_CHECKED, or 0 */
 	uint32_t nr_iov;
 	uint32_t reserved32;
-	struct afar_target *target; /* afar_region_target() */
+	struct afar_target *target; /* afar_region_target(), afar_file_target() */
 	uint64_t offset;	    /* bytes into the target */
 	const struct afar_iov *iov;
 	uint64_t operand; /* of atomics; bytes of a zero or trim; else 0 */
@@ -863,6 +863,8 @@ int afar_queue_wait_one(struct afar_queue *queue, uint64_t user_data,
  * Cancels all operations in flight that were submitted with `user_data`. Returns how many; 0: they
  * have completed before. Each completes with -ECANCELED, and is reaped like any other. Its outcome
  * is unknown: any part may have been transferred, but its memory is quiescent.
+ *
+ * An operation on a file that a thread carries out (afar_file_target()) is not ended, nor counted, once that has begun.
  *
  * A posted transfer can be recalled only by closing its connection. So other operations with
  * transfers on these connections complete with -AFAR_ESERVER (outcome unknown, too), and the queue

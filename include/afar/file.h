@@ -297,6 +297,31 @@ int afar_file_close_later(struct afar_file *file);
 int afar_file_flush(struct afar_file *file);
 
 uint64_t afar_file_ino(const struct afar_file *file);
+
+/*
+ * Gives the file as a target of operations on queues (struct afar_op) of its session; the same one each time. It is the
+ * file's: it ends with it, and afar_file_close() answers -EBUSY while operations are in flight. afar_queue_connect()
+ * connects a queue to the file system's servers, once for all its files. It takes these operations; others, AFAR_OP_DRIVEN and
+ * AFAR_OP_CHECKED answer -EOPNOTSUPP:
+ *
+ * AFAR_OP_READ    as afar_file_pread(). The result says how much: less than was asked at the end of the file.
+ * AFAR_OP_WRITE   as afar_file_pwrite(), and makes the file longer if need be. With O_APPEND the offset does not
+ *                 matter. When it completes, the manager knows of the new end.
+ * AFAR_OP_FLUSH   as on a region.
+ * AFAR_OP_SYNC    waits for the writes of the queue to this target, and then does what afar_file_sync() does.
+ *
+ * An operation whose bytes are there, and inside the size that this process knows, goes directly, as on a region.
+ * All others are carried out by threads of the file system, as many as 8 at once. So submitting never waits for
+ * the manager. Such an operation takes as long as the blocking call may, also beyond the session's timeout;
+ * afar_queue_cancel() ends it only before it has begun. Operations that failed with a server are tried again so, too.
+ * After that, and after the file system has got more servers, call afar_queue_connect() again: until then
+ * operations on servers that the queue has no connection to take a thread.
+ *
+ * A program must reap: whoever makes a file shorter or punches a hole waits until no operation on it has anything posted.
+ * In the meantime new ones wait for that. If nobody reaps, that answers -EBUSY.
+ * Returns NULL, and afar_last_error() says why: a directory, or no thread could be made.
+ */
+struct afar_target *afar_file_target(struct afar_file *file);
 /* Describes it as it is now. */
 int afar_file_stat(struct afar_file *file, struct afar_file_stat *out);
 

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "client/failures.h"
+#include "client/file_queue.h"
 
 #define TEXT_MAX    512
 #define NS_NAME_MAX 48 /* how much of the namespace's name is noted */
@@ -28,6 +29,7 @@ struct failure {
 	char ns_name[NS_NAME_MAX + 1];
 	bool is_altered; /* -EBADMSG: the store has its bytes, and others have come */
 	bool was_held;	 /* it failed with those it waited for: nothing of it was done */
+	bool is_told;	 /* a thread has left its line: files_say() */
 };
 
 /* ---- Noting */
@@ -41,6 +43,8 @@ int failures_open(struct afar_queue *queue)
 /* Returns the offset at which the operation began, though posting has moved it on. */
 static uint64_t first_offset(const struct operation *operation)
 {
+	if (operation->file)
+		return operation->begin;
 	if (operation->opcode == AFAR_OP_READ || operation->opcode == AFAR_OP_WRITE ||
 	    opcode_is_zero(operation->opcode))
 		return operation->offset - (operation->length - operation->remaining);
@@ -65,6 +69,7 @@ void failure_note(struct afar_queue *queue, const struct operation *operation, i
 		.status = status,
 		.opcode = operation->opcode,
 		.was_held = was_held,
+		.is_told = operation->answer == status,
 	};
 	strncpy(failure->ns_name, operation->target->ns_name, NS_NAME_MAX);
 }
@@ -271,6 +276,8 @@ int failure_say(const struct afar_queue *queue, const struct afar_completion *co
 
 	if (!failure)
 		return error_code((int)completion->result);
+	if (failure->is_told && files_say(queue->files, completion))
+		return (int)completion->result;
 	return fail_as(failure, again, queue->session->timeout_ms);
 }
 

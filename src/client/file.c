@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "client/call.h"
+#include "client/file_queue.h"
 #include "client/fs_call.h"
 
 /* ---- Handles */
@@ -468,9 +469,14 @@ PUBLIC_CALL(int, afar_file_close, (struct afar_file *file), (file))
 
 	if (ret)
 		return ret;
+	ret = file_close_target(file);
+	if (ret)
+		return ret;
 	ret = handle_close(file, HANDLE_FILE);
-	if (ret == -EBUSY)
+	if (ret == -EBUSY) {
+		file_reopen_target(file);
 		return error_fail(ret, "close a file: calls on it are under way");
+	}
 	if (ret)
 		return error_fail(ret, "close a file: it is closed already");
 	return file_close(file);
@@ -566,7 +572,7 @@ static int commit_told(struct afar_file *file)
 	return ret;
 }
 
-static int sync_file(struct afar_file *file)
+int file_sync(struct afar_file *file)
 {
 	int ret = sync_data(file);
 
@@ -584,7 +590,7 @@ PUBLIC_CALL(int, afar_file_sync, (struct afar_file *file), (file))
 
 	if (ret)
 		return ret;
-	ret = sync_file(file);
+	ret = file_sync(file);
 	handle_unuse(&file->handle);
 	return ret;
 }

@@ -149,7 +149,9 @@ int file_resize(struct afar_file *file, const struct fs_who *who, uint64_t bytes
 				  (unsigned long long)FILE_BYTES_MAX);
 	if (atomic_load(&file->inode->is_prepared) && bytes != 0)
 		file_unprepare(file);
-	inode_shut(file->inode);
+	ret = inode_shut(file->inode, inode_shut_deadline(file->inode));
+	if (ret)
+		return ret;
 	ret = resize(file, who, bytes);
 	inode_reopen(file->inode);
 	return ret;
@@ -210,7 +212,9 @@ static int call_punch(struct afar_file *file, uint64_t from, uint64_t to, bool i
 
 void file_unprepare(struct afar_file *file)
 {
-	inode_shut(file->inode);
+	/* A thread that waits for others' operations here might be the one that should reap them. */
+	if (inode_shut(file->inode, 0))
+		return;
 	if (atomic_exchange(&file->inode->is_prepared, false))
 		call_punch(file, 0, 1, true);
 	inode_reopen(file->inode);
@@ -280,7 +284,9 @@ static int allocate(struct afar_file *file, unsigned flags, uint64_t offset, uin
 		inode_leave(inode);
 		return ret;
 	}
-	inode_shut(inode);
+	ret = inode_shut(inode, inode_shut_deadline(inode));
+	if (ret)
+		return ret;
 	ret = flags & AFAR_ALLOCATE_PUNCH ? punch(file, offset, offset + length)
 					  : clear(file, flags, offset, length);
 	inode_reopen(inode);

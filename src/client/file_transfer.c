@@ -325,6 +325,7 @@ struct writing {
 	uint64_t end;	 /* of the last range */
 	uint64_t layout; /* that the plan goes by */
 	bool has_grown;	 /* the file, as far as we know */
+	bool is_durable; /* on flash, when it is done */
 	struct plan plan;
 };
 
@@ -397,7 +398,7 @@ static int write_once(struct writing *writing)
 {
 	struct afar_file *file = writing->file;
 	struct file_inode *inode = file->inode;
-	bool is_durable = fs_pool(file->fs)->is_flash && (file->flags & (O_DSYNC | O_SYNC));
+	bool is_durable = fs_pool(file->fs)->is_flash && writing->is_durable;
 	int ret;
 
 	inode_enter(inode);
@@ -436,7 +437,7 @@ static int write_all(struct writing *writing)
 			break;
 	}
 	plan_free(&writing->plan);
-	if (ret == 0 && writing->has_grown && (file->flags & (O_DSYNC | O_SYNC)))
+	if (ret == 0 && writing->has_grown && writing->is_durable)
 		ret = file_commit(file);
 	return ret;
 }
@@ -463,16 +464,23 @@ static int find_end(struct writing *writing)
 	return 0;
 }
 
-static int write_at(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr)
+static int write_at(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr,
+		    bool is_durable)
 {
-	struct writing writing = {.file = file, .vectors = vectors, .nr = nr};
+	struct writing writing = {
+		.file = file,
+		.vectors = vectors,
+		.nr = nr,
+		.is_durable = is_durable || file->flags & (O_DSYNC | O_SYNC),
+	};
 	int ret = find_end(&writing);
 
 	return ret || writing.end == 0 ? ret : write_all(&writing);
 }
 
 /* Writes the ranges one behind another at the end of the file, whatever their offsets. */
-static int append(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr)
+static int append(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr,
+		  bool is_durable)
 {
 	struct file_inode *inode = file->inode;
 	struct afar_file_vector *placed = calloc((size_t)nr + 1, sizeof(*placed));
@@ -494,7 +502,7 @@ static int append(struct afar_file *file, const struct afar_file_vector *vectors
 	}
 	inode->appending_to = offset;
 	pthread_mutex_unlock(&inode->lock);
-	ret = write_at(file, placed, nr);
+	ret = write_at(file, placed, nr, is_durable);
 	pthread_mutex_lock(&inode->lock);
 	inode->appending_to = 0;
 	pthread_mutex_unlock(&inode->lock);
@@ -505,10 +513,12 @@ out_free:
 	return ret;
 }
 
-ssize_t file_write(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr)
+ssize_t file_write(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr,
+		   bool is_durable)
 {
 	ssize_t sum = 0;
-	int ret = file->flags & O_APPEND ? append(file, vectors, nr) : write_at(file, vectors, nr);
+	int ret = file->flags & O_APPEND ? append(file, vectors, nr, is_durable)
+					 : write_at(file, vectors, nr, is_durable);
 
 	for (unsigned i = 0; i < nr; i++)
 		sum += (ssize_t)vectors[i].length;
@@ -522,7 +532,7 @@ static ssize_t write_entered(struct afar_file *file, const struct afar_file_vect
 
 	if (ret == 0)
 		ret = check_vectors(file, "write", vectors, nr);
-	return ret ? ret : file_write(file, vectors, nr);
+	return ret ? ret : file_write(file, vectors, nr, false);
 }
 
 PUBLIC_CALL(ssize_t, afar_file_writex,

@@ -295,11 +295,13 @@ static struct afar_fs *fs_new(struct afar_namespace *ns, const struct afar_fs_op
 	writes_init(&fs->writes);
 	known_init(&fs->known);
 	closings_init(&fs->closings);
+	fs_work_init(&fs->work);
 	return fs;
 }
 
 static void fs_destroy(struct afar_fs *fs)
 {
+	fs_work_end(fs);
 	closings_free(&fs->closings);
 	known_free(&fs->known);
 	writes_free(&fs->writes);

@@ -20,8 +20,10 @@
 
 #include "client/file_glance.h"
 #include "client/file_map.h"
+#include "client/file_view.h"
 #include "client/fs_closing.h"
 #include "client/fs_known.h"
+#include "client/fs_work.h"
 #include "client/region.h"
 
 #define FS_WHO_GROUPS_MAX 64U
@@ -78,6 +80,8 @@ struct file_inode {
 	struct afar_fs *fs;
 
 	struct file_glance glance; /* set from inside the gate, with the lock held */
+	/* Where operations on queues find the bytes, made from inside the gate; NULL: they go the long way. */
+	struct file_view *_Atomic view;
 	pthread_mutex_t appending; /* held over a write at the end */
 	pthread_mutex_t extending; /* held over calls that make room */
 
@@ -87,6 +91,9 @@ struct file_inode {
 	unsigned nr_inside; /* the gate: threads that move bytes */
 	bool is_shut;
 	bool has_been_shut; /* so parts of it may have been taken away */
+	unsigned
+		nr_holding_up; /* threads that shut it, or have: operations on queues begin nothing */
+	struct cds_list_head targets; /* of its files, by their target_node */
 	struct file_map map;
 	uint64_t layout;       /* the number that the map goes by */
 	uint64_t size;	       /* as far as we know: it may be more, if others write */
@@ -123,6 +130,7 @@ struct afar_fs {
 	pthread_mutex_t growing; /* held by the one who makes the pool larger */
 	struct fs_known known;	 /* names and attributes that are delegated to us */
 	struct fs_closings closings;
+	struct fs_work work;	 /* operations on queues that take a thread */
 
 	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t changed;
@@ -148,6 +156,11 @@ struct afar_file {
 	bool is_directory;
 	struct fs_who who; /* that opened it */
 	int flags;	   /* of open(2) */
+	/* For queues; its handle is open if it was asked for, and in use by operations that may have something posted:
+	 * file_queue.h. */
+	struct afar_target target;
+	struct cds_list_head target_node; /* of its inode */
+	_Atomic uint32_t nr_idle;	  /* operations that have nothing posted */
 	/* Losses of the inode that syncs need not tell of here, and those that flushes need not. */
 	uint64_t losses_synced, losses_flushed;
 };
@@ -222,9 +235,19 @@ struct file_inode *inode_find(struct afar_fs *fs, uint64_t ino);
 void inode_enter(struct file_inode *inode);
 bool inode_try_enter(struct file_inode *inode);
 void inode_leave(struct file_inode *inode);
-/* Shuts the gate, and waits until nobody is inside. */
-void inode_shut(struct file_inode *inode);
+/*
+ * Waits until operations on queues have nothing posted, then shuts the gate, and waits until nobody is inside, and no write can
+ * land any more. -EBUSY: operations were not reaped until `deadline`, or a server may still carry out a write whose connection
+ * has ended; then the gate stays open.
+ */
+int inode_shut(struct file_inode *inode, uint64_t deadline);
+/* When one gives up shutting that a program waits for. */
+uint64_t inode_shut_deadline(const struct file_inode *inode);
 void inode_reopen(struct file_inode *inode);
+/* Wakes who shuts the gate. */
+void inode_wake(struct file_inode *inode);
+/* Lets operations on queues see what is known of the inode now. From outside the gate. */
+void inode_show(struct file_inode *inode);
 /* Notes which run was used last, for those that go on there. The lock is held; from inside the
  * gate. */
 void inode_set_glance(struct file_inode *inode, uint64_t offset);
@@ -351,6 +374,8 @@ bool file_has_to_commit(const struct afar_file *file);
 /* Before and after a call that closes a file. `result` is NULL if `ret` is negative. */
 void file_begin_close(struct late_close *closing);
 void file_end_close(struct late_close *closing, int ret, const Afar__FileResult *result);
+/* As afar_file_sync(). */
+int file_sync(struct afar_file *file);
 
 /* ---- file_change.c */
 
@@ -363,6 +388,8 @@ void file_unprepare(struct afar_file *file);
 /* ---- file_transfer.c */
 
 ssize_t file_read(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr);
-ssize_t file_write(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr);
+/* `is_durable`: as if it were open with O_DSYNC. */
+ssize_t file_write(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr,
+		   bool is_durable);
 
 #endif

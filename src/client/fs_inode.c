@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "client/file_queue.h"
 #include "client/fs_call.h"
 
 #define GLANCE_AFTER 4 /* reads and writes that went the long way */
@@ -29,6 +30,7 @@ static struct file_inode *find(struct afar_fs *fs, uint64_t ino)
 static struct file_inode *inode_new(struct afar_fs *fs, uint64_t ino)
 {
 	struct file_inode *inode = calloc(1, sizeof(*inode));
+	pthread_condattr_t monotonic;
 
 	if (!inode) {
 		error_code(-ENOMEM);
@@ -37,11 +39,15 @@ static struct file_inode *inode_new(struct afar_fs *fs, uint64_t ino)
 	inode->fs = fs;
 	inode->ino = ino;
 	CDS_INIT_LIST_HEAD(&inode->locks);
+	CDS_INIT_LIST_HEAD(&inode->targets);
 	pthread_mutex_init(&inode->appending, NULL);
 	pthread_mutex_init(&inode->extending, NULL);
 	pthread_mutex_init(&inode->lock, NULL);
 	pthread_cond_init(&inode->told, NULL);
-	pthread_cond_init(&inode->gate_changed, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&inode->gate_changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	cds_list_add(&inode->node, bucket_of(fs, ino));
 	writes_attach(inode);
 	return inode;
@@ -50,6 +56,7 @@ static struct file_inode *inode_new(struct afar_fs *fs, uint64_t ino)
 static void inode_free(struct file_inode *inode)
 {
 	glance_close(&inode->glance);
+	view_close(&inode->view);
 	file_map_free(&inode->map);
 	pthread_cond_destroy(&inode->told);
 	pthread_mutex_destroy(&inode->lock);
@@ -120,9 +127,110 @@ void inode_leave(struct file_inode *inode)
 	pthread_mutex_unlock(&inode->lock);
 }
 
-void inode_shut(struct file_inode *inode)
+uint64_t inode_shut_deadline(const struct file_inode *inode)
+{
+	return session_deadline(inode->fs->ns->session);
+}
+
+/* Returns how many operations on queues may have something posted. The lock is held. */
+static unsigned nr_posted(struct file_inode *inode)
+{
+	struct afar_file *file;
+	unsigned nr = 0;
+
+	cds_list_for_each_entry (file, &inode->targets, target_node)
+		nr += file_nr_posted(file);
+	return nr;
+}
+
+/* Has operations on queues begin nothing from now on: they see the bit, because it is in the word that they are counted
+ * in. The lock is held. */
+static void hold_up_queues(struct file_inode *inode)
+{
+	struct afar_file *file;
+
+	if (inode->nr_holding_up++ != 0)
+		return;
+	cds_list_for_each_entry (file, &inode->targets, target_node)
+		atomic_fetch_or(&file->target.handle.nr_users, HANDLE_GATE);
+}
+
+static void let_queues_go_on(struct file_inode *inode)
+{
+	struct afar_file *file;
+
+	if (--inode->nr_holding_up != 0)
+		return;
+	cds_list_for_each_entry (file, &inode->targets, target_node)
+		atomic_fetch_and(&file->target.handle.nr_users, ~HANDLE_GATE);
+}
+
+/* Waits until the gate has changed. False: the time is over. The lock is held. */
+static bool wait_gate(struct file_inode *inode, uint64_t deadline)
+{
+	const struct timespec until = {
+		.tv_sec = (time_t)(deadline / 1000000000U),
+		.tv_nsec = (long)(deadline % 1000000000U),
+	};
+
+	if (deadline == CLOCK_NEVER)
+		return pthread_cond_wait(&inode->gate_changed, &inode->lock) == 0;
+	return pthread_cond_timedwait(&inode->gate_changed, &inode->lock, &until) == 0;
+}
+
+void inode_wake(struct file_inode *inode)
 {
 	pthread_mutex_lock(&inode->lock);
+	pthread_cond_broadcast(&inode->gate_changed);
+	pthread_mutex_unlock(&inode->lock);
+}
+
+/* Has servers close connections that ended under writes, so that none of these can land any more. */
+static int settle(struct file_inode *inode)
+{
+	struct afar_target *pool = fs_pool(inode->fs);
+
+	if (!target_is_loose(pool))
+		return 0;
+	target_settle_all(pool, session_deadline(pool->session));
+	return target_is_loose(pool)
+		       ? error_fail(-EBUSY,
+				    "change inode %llu of '%s': a server that does not answer may "
+				    "still carry out a write whose connection has ended; see 'afar "
+				    "status'",
+				    (unsigned long long)inode->ino, inode->fs->ns->name)
+		       : 0;
+}
+
+/* Waits until operations on queues have nothing posted. Meanwhile blocking calls go on, because a thread that makes one may be
+ * the one that has to reap. -EBUSY: it has not, until the deadline. The lock is held. */
+static int drain_queues(struct file_inode *inode, uint64_t deadline)
+{
+	bool is_in_time = true;
+
+	hold_up_queues(inode);
+	while (nr_posted(inode) != 0 && is_in_time)
+		is_in_time = wait_gate(inode, deadline);
+	if (nr_posted(inode) == 0)
+		return 0;
+	let_queues_go_on(inode);
+	return error_fail(
+		-EBUSY,
+		"change inode %llu of '%s': operations on it are in flight on queues of this "
+		"process, and nobody reaps them; reap them first",
+		(unsigned long long)inode->ino, inode->fs->ns->name);
+}
+
+int inode_shut(struct file_inode *inode, uint64_t deadline)
+{
+	int ret;
+
+	pthread_mutex_lock(&inode->lock);
+	ret = drain_queues(inode, deadline);
+	if (ret) {
+		pthread_mutex_unlock(&inode->lock);
+		return ret;
+	}
 	while (inode->is_shut)
 		pthread_cond_wait(&inode->gate_changed, &inode->lock);
 	inode->is_shut = true;
@@ -130,7 +238,14 @@ void inode_shut(struct file_inode *inode)
 	while (inode->nr_inside != 0)
 		pthread_cond_wait(&inode->gate_changed, &inode->lock);
 	pthread_mutex_unlock(&inode->lock);
+	ret = settle(inode);
+	if (ret) {
+		inode_reopen(inode);
+		return ret;
+	}
 	glance_close(&inode->glance);
+	view_close(&inode->view);
+	return 0;
 }
 
 void inode_reopen(struct file_inode *inode)
@@ -139,6 +254,7 @@ void inode_reopen(struct file_inode *inode)
 	inode_set_outdated(inode->fs, inode->ino);
 	pthread_mutex_lock(&inode->lock);
 	inode->is_shut = false;
+	let_queues_go_on(inode);
 	pthread_cond_broadcast(&inode->gate_changed);
 	pthread_mutex_unlock(&inode->lock);
 }
@@ -159,6 +275,14 @@ void inode_set_glance(struct file_inode *inode, uint64_t offset)
 	end = end < inode->size ? end : inode->size;
 	if (begin <= offset && offset < end)
 		glance_set(&inode->glance, begin, end, run->pool_unit * FILE_UNIT);
+}
+
+void inode_show(struct file_inode *inode)
+{
+	if (!inode_try_enter(inode))
+		return;
+	view_refresh(&inode->view, &inode->lock, &inode->map, &inode->size);
+	inode_leave(inode);
 }
 
 void inode_forget(struct file_inode *inode)

@@ -37,11 +37,13 @@ static void *give_up(void *argument)
 	struct recall *recall = argument;
 	struct file_inode *inode = recall->inode;
 	struct afar_fs *fs = inode->fs;
+	int ret = inode_shut(inode, CLOCK_NEVER);
 
-	inode_shut(inode);
-	inode_forget(inode);
-	rpc_reply_status(recall->call, 0, 0);
-	inode_reopen(inode);
+	if (ret == 0)
+		inode_forget(inode);
+	rpc_reply_status(recall->call, 0, ret);
+	if (ret == 0)
+		inode_reopen(inode);
 	inode_put(inode);
 	end(fs);
 	free(recall);

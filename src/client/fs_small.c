@@ -292,7 +292,8 @@ static void move_one(struct round *round, struct small *small)
 	};
 	const struct afar_file_vector all = {.data = small->file->data,
 					     .length = small->file->length};
-	ssize_t ret = round->is_writing ? file_write(&file, &all, 1) : file_read(&file, &all, 1);
+	ssize_t ret =
+		round->is_writing ? file_write(&file, &all, 1, false) : file_read(&file, &all, 1);
 
 	if (ret < 0)
 		fail(round, small, (int)ret);

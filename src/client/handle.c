@@ -29,11 +29,12 @@ void handle_discard(void *object)
 int handle_close(void *object, enum handle_kind kind)
 {
 	struct handle *handle = object;
-	uint32_t none = 0;
+	uint32_t none;
 
 	if (!handle_is(object, kind))
 		return -EINVAL;
-	if (!atomic_compare_exchange_strong(&handle->nr_users, &none, HANDLE_SHUT))
+	none = atomic_load(&handle->nr_users) & HANDLE_GATE;
+	if (!atomic_compare_exchange_strong(&handle->nr_users, &none, none | HANDLE_SHUT))
 		return none & HANDLE_SHUT ? -EINVAL : -EBUSY;
 	atomic_store_explicit(&handle->kind, HANDLE_CLOSED, memory_order_release);
 	return 0;

@@ -28,6 +28,7 @@ enum handle_kind {
 	HANDLE_VOLUME = 0x4166564f,
 	HANDLE_FS = 0x41664653,
 	HANDLE_FILE = 0x41664649,
+	HANDLE_FILE_TARGET = 0x41744649,
 };
 
 struct handle {
@@ -73,6 +74,8 @@ static inline bool handle_is_target(const void *object)
 }
 
 #define HANDLE_SHUT 0x80000000U /* in nr_users: it is closed, or being closed */
+/* Of a file's target: who uses it may begin nothing, because the file's gate is shut (client/file_queue.h). */
+#define HANDLE_GATE 0x40000000U
 
 /* Counts one more user of an object that has a user already. */
 static inline void handle_use(struct handle *handle)

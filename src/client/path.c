@@ -26,7 +26,7 @@ static void note_loose_writes(struct path *path)
 	cds_list_for_each_entry (transfer, &path->transfers, node) {
 		if (!opcode_writes(transfer->operation->opcode))
 			continue;
-		transfer->operation->target->has_loose_writes = true;
+		transfer->operation->carrier->has_loose_writes = true;
 		has_writes = true;
 	}
 	for (uint32_t i = 0; i < path->nr_lanes && has_writes; i++) {

@@ -12,8 +12,8 @@
 #include "client/buffer.h"
 #include "client/driven.h"
 #include "client/failures.h"
+#include "client/file_queue.h"
 #include "client/order.h"
-#include "client/queue.h"
 
 #define LAYOUT_NONE	    UINT64_MAX /* the flush has not looked at a layout yet */
 #define COMPLETIONS_AT_ONCE 16
@@ -48,12 +48,15 @@ static inline void count(struct afar_queue *queue, const struct operation *opera
 			      operation->stands_for);
 }
 
+/* It is done, unless it is on a file and goes to a thread. */
 static void operation_finish(struct afar_queue *queue, struct operation *operation)
 {
 	assert(operation->state == OPERATION_ACTIVE);
-	operation->state = OPERATION_DONE;
 	if (operation->waits != WAITS_NOT)
 		stop_waiting(queue, operation);
+	if (operation->file && file_finish(queue, operation))
+		return;
+	operation->state = OPERATION_DONE;
 	cds_list_del(&operation->node);
 	cds_list_add_tail(&operation->node, &queue->done);
 	queue->nr_active--;
@@ -64,7 +67,10 @@ static void operation_finish(struct afar_queue *queue, struct operation *operati
 	if (queue->nr_held)
 		order_finished(queue, operation);
 	release_buffers(operation);
-	handle_unuse(&operation->target->handle);
+	if (operation->file)
+		file_let_go(operation);
+	else
+		handle_unuse(&operation->target->handle);
 }
 
 __attribute__((cold)) static void operation_fail(struct afar_queue *queue,
@@ -182,11 +188,14 @@ static inline void find_step(const struct afar_queue *queue, const struct operat
 			     struct step *out)
 {
 	const struct binding *binding;
+	uint64_t length = operation->remaining;
 	struct layout_piece at;
 
 	hold_begin();
-	binding = atomic_load_explicit(&operation->target->binding, memory_order_acquire);
-	at = layout_piece_at(binding->layout, operation->offset, operation->remaining);
+	binding = atomic_load_explicit(&operation->carrier->binding, memory_order_acquire);
+	if (__builtin_expect(operation->run_end - operation->offset < length, 0))
+		length = operation->run_end - operation->offset;
+	at = layout_piece_at(binding->layout, operation->offset + operation->shift, length);
 	if (__builtin_expect(!at.copy, 0)) {
 		*out = (struct step){.length = at.length,
 				     .is_hole = true,
@@ -412,7 +421,7 @@ static bool find_flush_step(const struct afar_queue *queue, struct operation *fl
 
 	*out = (struct flush_step){.path = NULL};
 	hold_begin();
-	binding = flush->target->binding;
+	binding = flush->carrier->binding;
 	if (flush->remaining && flush->operand != binding->number) {
 		flush->operand = binding->number;
 		flush->offset = 0;
@@ -486,7 +495,7 @@ static int post_behind_all(struct afar_queue *queue, struct operation *flush,
 __attribute__((noinline)) static int flush_advance(struct afar_queue *queue,
 						   struct operation *flush)
 {
-	struct afar_target *target = flush->target;
+	struct afar_target *target = flush->carrier;
 	bool may_write = target_may(target, AFAR_OP_WRITE);
 	struct flush_step step;
 
@@ -495,7 +504,8 @@ __attribute__((noinline)) static int flush_advance(struct afar_queue *queue,
 			may_write && step.path && step.path->fabric->attributes.writes_need_flush;
 		int ret;
 
-		if (step.is_left_out)
+		/* A pool may be on servers that the queue has never written to. */
+		if (step.is_left_out || (flush->file && !is_read_wanted))
 			continue;
 		if (!step.path || !step.is_ready || target->is_lost || step.peer->is_lost ||
 		    ((is_read_wanted || (flush->opcode == AFAR_OP_SYNC && step.peer->store)) &&
@@ -565,6 +575,8 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 		unsigned nr_pieces;
 		int ret;
 
+		if (__builtin_expect(operation->offset == operation->run_end, 0))
+			file_next_run(operation);
 		find_step(queue, operation, &step);
 		/* The operation was accepted before we knew that the region is sealed, or the range was not
 		 * prepared. */
@@ -579,7 +591,8 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 		}
 		if (!step.lane) {
 			operation_fail(queue, operation,
-				       why_not(operation->target, step.path, step.peer), step.peer);
+				       why_not(operation->carrier, step.path, step.peer),
+				       step.peer);
 			return 0;
 		}
 		if (operation->flags & AFAR_OP_DRIVEN && !fabric_is_driven(step.path->fabric)) {
@@ -622,9 +635,14 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
  * meanwhile, the operation may already be finished. */
 static inline void operation_push(struct afar_queue *queue, struct operation *operation)
 {
-	int ret = opcode_is_flush(operation->opcode) ? flush_advance(queue, operation)
-						     : operation_advance(queue, operation);
+	int ret = operation->file ? file_start(queue, operation) : 0;
 
+	if (ret == -EAGAIN)
+		return;
+	if (ret)
+		operation_fail(queue, operation, ret, NULL);
+	ret = opcode_is_flush(operation->opcode) ? flush_advance(queue, operation)
+						 : operation_advance(queue, operation);
 	if (operation->state != OPERATION_ACTIVE)
 		return;
 	if (ret == -EAGAIN) {
@@ -665,6 +683,9 @@ struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op
 		.state = OPERATION_ACTIVE,
 		.user_data = op->user_data,
 		.target = op->target,
+		.carrier = op->target->carrier,
+		.file = op->target->file,
+		.run_end = UINT64_MAX,
 		.opcode = op->opcode,
 		.flags = op->flags,
 		.order = queue->nr_submitted++,
@@ -673,6 +694,7 @@ struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op
 		.operand = opcode_is_flush(op->opcode) ? LAYOUT_NONE : op->operand,
 		.compare = op->compare,
 		.offset = op->offset,
+		.begin = op->offset,
 		.remaining = opcode_is_flush(op->opcode) ? 1 : length,
 		.length = length,
 		.deadline = deadline,
@@ -682,10 +704,13 @@ struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op
 		operation->began = clock_ns();
 	cds_list_add_tail(&operation->node, &queue->active);
 	queue->nr_active++;
-	if ((operation->flags & AFAR_OP_AFTER) || opcode_is_flush(operation->opcode))
+	if ((operation->flags & AFAR_OP_AFTER) || opcode_is_flush(operation->opcode)) {
+		if (operation->file)
+			file_hold(operation);
 		order_hold(queue, operation);
-	else
+	} else {
 		operation_push(queue, operation);
+	}
 	queue_settle(queue);
 	return operation;
 }
@@ -880,6 +905,16 @@ static __attribute__((noinline)) void start_waiting(struct afar_queue *queue)
 	queue_release(queue);
 }
 
+/* A thread has carried it out. */
+static void take_returned(struct afar_queue *queue, struct operation *operation)
+{
+	if (operation->answer < 0)
+		operation_fail(queue, operation, (int)operation->answer, NULL);
+	else
+		operation->length = (uint64_t)operation->answer;
+	operation_finish(queue, operation);
+}
+
 bool queue_progress(struct afar_queue *queue)
 {
 	struct fabric_completion completions[COMPLETIONS_AT_ONCE];
@@ -892,6 +927,8 @@ bool queue_progress(struct afar_queue *queue)
 			complete(queue, &completions[i]);
 		count += nr;
 	}
+	if (queue->nr_away && files_take_returned(queue, take_returned))
+		count++;
 	if ((count && !cds_list_empty(&queue->blocked)) || !cds_list_empty(&queue->ready))
 		start_waiting(queue);
 	if (++queue->nr_polls >= POLLS_PER_CHECK)
@@ -950,6 +987,7 @@ static const struct peer *awaited_peer(const struct afar_queue *queue,
  * connection. DESIGN, "timeouts". */
 static void expire(struct afar_queue *queue, struct operation *operation)
 {
+	operation->is_given_up = true;
 	operation_fail(queue, operation, -ETIMEDOUT, awaited_peer(queue, operation));
 	for (uint32_t i = 0; i < queue->nr_paths && operation->nr_in_flight; i++) {
 		if (queue->paths[i] && has_transfer_of(queue->paths[i], operation))
@@ -974,10 +1012,12 @@ unsigned queue_cancel(struct afar_queue *queue, uint64_t user_data)
 	unsigned count = 0;
 
 	cds_list_for_each_entry (operation, &queue->active, node) {
-		if (operation->user_data == user_data) {
-			operation_fail(queue, operation, -ECANCELED, NULL);
-			count++;
-		}
+		if (operation->user_data != user_data ||
+		    (operation->waits == WAITS_FOR_THREAD && !file_take_back(queue, operation)))
+			continue;
+		operation->is_given_up = true;
+		operation_fail(queue, operation, -ECANCELED, NULL);
+		count++;
 	}
 	for (uint32_t i = 0; i < queue->nr_paths && count; i++) {
 		if (queue->paths[i] && carries(queue->paths[i], user_data))
@@ -985,24 +1025,32 @@ unsigned queue_cancel(struct afar_queue *queue, uint64_t user_data)
 	}
 	/* These had nothing in flight. */
 	cds_list_for_each_entry_safe (operation, next, &queue->active, node) {
-		if (operation->user_data == user_data)
+		if (operation->user_data == user_data && operation->waits != WAITS_FOR_THREAD)
 			operation_finish(queue, operation);
 	}
 	queue_settle(queue);
 	return count;
 }
 
+/* Returns the first of the active operations that is not away. NULL: there is none. */
+static struct operation *first_here(const struct afar_queue *queue)
+{
+	struct operation *operation;
+
+	cds_list_for_each_entry (operation, &queue->active, node) {
+		if (operation->waits != WAITS_FOR_THREAD)
+			return operation;
+	}
+	return NULL;
+}
+
 static void expire_operations(struct afar_queue *queue)
 {
 	uint64_t now = clock_ns();
+	struct operation *first;
 
 	queue->checked_at = now;
-	while (!cds_list_empty(&queue->active)) {
-		struct operation *first =
-			cds_list_first_entry(&queue->active, struct operation, node);
-
-		if (first->deadline > now)
-			break;
+	while ((first = first_here(queue)) && first->deadline <= now) {
 		expire(queue, first);
 		if (first->state == OPERATION_ACTIVE)
 			operation_finish(queue, first);
@@ -1031,7 +1079,7 @@ bool queue_check(struct afar_queue *queue)
 
 uint64_t queue_first_deadline(struct afar_queue *queue)
 {
-	return cds_list_empty(&queue->active)
-		       ? CLOCK_NEVER
-		       : cds_list_first_entry(&queue->active, struct operation, node)->deadline;
+	const struct operation *first = first_here(queue);
+
+	return first ? first->deadline : CLOCK_NEVER;
 }

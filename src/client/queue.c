@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The public face of queues: opening, submitting, reaping, sleeping. */
-#include "client/queue.h"
 #include "client/failures.h"
+#include "client/file_queue.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -139,6 +139,7 @@ void queue_destroy(struct afar_queue *queue)
 	counts_close(queue->session, &queue->counts);
 	free_buffer(queue->scratch);
 	free_buffer(queue->words);
+	files_close(queue);
 	if (queue->timer_fd >= 0)
 		close(queue->timer_fd);
 	if (queue->sleep_fd >= 0)
@@ -221,6 +222,8 @@ PUBLIC_CALL(int, afar_queue_connect, (struct afar_queue *queue, struct afar_targ
 	if (!handle_enter(&target->handle))
 		return error_fail(-EINVAL, "connect a queue: the target is being closed");
 	queue_refresh(queue);
+	if (target->file)
+		return files_connect(queue, target->file);
 	ret = queue_connect(queue, target, session_deadline(queue->session));
 	handle_unuse(&target->handle);
 	return ret;
@@ -342,7 +345,10 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 				  "submit an operation: the target is not of this session");
 	if (!target_takes(op->target, op->opcode))
 		return error_fail(-EOPNOTSUPP, "submit an operation: a %s takes no opcode %u",
-				  op->target->kind->noun, op->opcode);
+				  op->target->file ? "file" : op->target->kind->noun, op->opcode);
+	ret = op->target->file && op->flags ? file_check_flags(op) : 0;
+	if (ret)
+		return ret;
 	if (op->flags & AFAR_OP_DURABLE && !op->target->is_flash)
 		return error_fail(
 			-EOPNOTSUPP,
@@ -370,6 +376,8 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 		ret = check_atomic(op, length);
 	if (ret)
 		return ret;
+	if (op->target->file)
+		return file_check_op(op, *length);
 	if (is_zero)
 		*length = op->operand;
 	if (!range_is_inside(op->offset, *length, op->target->length))
@@ -386,7 +394,10 @@ static void let_go(const struct afar_op *op, uint32_t nr_iov)
 		if (op->iov[i].buffer)
 			handle_unuse(&op->iov[i].buffer->handle);
 	}
-	handle_unuse(&op->target->handle);
+	if (op->target->file)
+		file_leave(op->target->file);
+	else
+		handle_unuse(&op->target->handle);
 }
 
 /* Counts a checked operation into what it uses. Fails if another thread has closed that

@@ -10,6 +10,7 @@
  *   submit → operation (active list) → transfers (per path) → completion → done list → reaped
  *                     ↑ blocked list: found no room, tried again after each completion
  *                     ↑ held list: waits for operations submitted before it (order.c)
+ *                     ↑ away: on a file, and carried out by a thread (file_queue.h)
  *
  * All memory is allocated when the queue is opened or connected. When an operation's time is up,
  * its paths are closed before it completes; from then on nothing touches its memory.
@@ -36,6 +37,7 @@ enum operation_wait {
 	WAITS_FOR_ALL,	/* held: for all operations submitted before it; nothing of it is posted */
 	WAITS_FOR_WRITES, /* a flush: for earlier writes to its target; nothing of it is posted */
 	WAITS_FOR_START,  /* ready: was held, and queue_settle() will start it */
+	WAITS_FOR_THREAD, /* away: a thread of its file system carries it out, and has the node */
 };
 
 struct operation {
@@ -46,7 +48,15 @@ struct operation {
 	uint64_t order; /* of submission in the queue */
 	uint64_t user_data;
 	struct afar_target *target;
+	struct afar_target *carrier; /* the target's */
+	struct afar_file *file;	     /* the target's */
+	/* A byte's offset in the carrier is this plus the one in the target, up to `run_end` in the target. */
+	uint64_t shift;
+	uint64_t run_end;
 	uint16_t opcode;
+	bool is_direct;	  /* on a file, whose runs stay as they are until it ends */
+	bool is_idle;	  /* on a file, and no user of its target: it has nothing posted */
+	bool is_given_up; /* its time was up, or it was cancelled */
 	uint32_t flags;
 	uint32_t nr_iov;
 	const struct afar_iov *iov;
@@ -56,6 +66,7 @@ struct operation {
 	uint64_t compare;
 	uint64_t offset;    /* of the next transfer, into the target; of a flush: the next server */
 	uint64_t remaining; /* bytes not yet in a transfer; of a flush: servers not yet looked at */
+	uint64_t begin;	    /* the offset of its first byte */
 	uint64_t length;
 	uint64_t deadline;
 	uint32_t nr_in_flight; /* transfers */
@@ -63,6 +74,9 @@ struct operation {
 	uint32_t stands_for;   /* operations that its measured time counts for; 0: not measured */
 	uint64_t began;	       /* if it is measured */
 	int status;	       /* the first failure */
+	/* Of one that a thread carries out, and what came of it: bytes, or an error. */
+	struct afar_queue *queue;
+	int64_t answer;
 };
 
 /* One read, write or atomic on the fabric, whose context is (generation << 32 | index), or one
@@ -104,6 +118,7 @@ struct afar_queue {
 	uint64_t nr_submitted;
 	uint32_t nr_active;
 	uint32_t nr_held; /* on the held, failing and flushes lists */
+	uint32_t nr_away;
 	uint32_t nr_done;
 	uint32_t nr_failed; /* of the done */
 
@@ -120,6 +135,8 @@ struct afar_queue {
 	uint32_t nr_transfers;
 	struct transfer *transfers;
 	struct cds_list_head free_transfers;
+
+	struct queue_files *files; /* file_queue.c's; NULL: it was never connected to a file */
 
 	/* Of a blocking call's flush: it goes to these homes alone. NULL: to all. */
 	const struct target_need *flushed;
@@ -155,11 +172,11 @@ bool queue_progress(struct afar_queue *queue);
 /* Handles connection events and expired deadlines. Call it now and then, and before sleeping. True:
  * something moved. */
 bool queue_check(struct afar_queue *queue);
-/* The first deadline of the active operations, or CLOCK_NEVER. */
+/* The first deadline of the active operations that are not away, or CLOCK_NEVER. */
 uint64_t queue_first_deadline(struct afar_queue *queue);
 /* Spins, then sleeps, until something has moved. False: `deadline` came first. */
 bool queue_wait_progress(struct afar_queue *queue, uint64_t deadline);
-/* Ends the operations of `user_data` that are not done, with -ECANCELED. Returns how many. */
+/* Ends the operations of `user_data` that are not done, nor begun by a thread, with -ECANCELED. Returns how many. */
 unsigned queue_cancel(struct afar_queue *queue, uint64_t user_data);
 /* Removes a done operation. Returns how many bytes it moved, or its error. */
 struct afar_completion queue_reap(struct afar_queue *queue, struct operation *operation);

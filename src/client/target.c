@@ -22,6 +22,7 @@ static void begin(struct afar_target *target, const struct target_kind *kind)
 	CDS_INIT_LIST_HEAD(&target->node);
 	pthread_mutex_init(&target->lock, NULL);
 	target->kind = kind;
+	target->carrier = target;
 }
 
 static void describe(struct afar_target *target, const struct target_description *from)
@@ -148,6 +149,9 @@ void target_describe(const struct target_kind *kind, const char *ns_name, uint64
 {
 	if (kind->is_named)
 		snprintf(out, TARGET_TEXT_MAX, "%s '%s'", kind->noun, ns_name);
+	else if (kind->is_numbered)
+		snprintf(out, TARGET_TEXT_MAX, "%s %llu of '%s'", kind->noun,
+			 (unsigned long long)address, ns_name);
 	else
 		snprintf(out, TARGET_TEXT_MAX, "the %s at %#llx of '%s'", kind->noun,
 			 (unsigned long long)address, ns_name);

@@ -2,7 +2,7 @@
 /*
  * Targets: the things that operations read and write. A target is of a kind, and begins the public
  * struct of that kind; regions are the first. Queues, blocking calls, windows and attachments know
- * only targets.
+ * only targets. A file's target is for queues alone, and is a part of the file (file_queue.h).
  *
  * A target reaches its bytes through its binding (binding.h), which is replaced when its layout
  * changes.
@@ -22,6 +22,7 @@ struct near;
 struct target_kind {
 	const char *noun;      /* for error lines */
 	bool is_named;	       /* its namespace's name is its own */
+	bool is_numbered;      /* its address is a number, for people */
 	bool outlives_servers; /* in memory, it goes on without what a server had that has ended */
 	enum handle_kind handle; /* of the public struct */
 	uint32_t opcodes;	 /* the opcodes it takes: a bit (1 << AFAR_OP_…) for each */
@@ -31,13 +32,16 @@ struct afar_target {
 	struct handle handle; /* in use while operations on it are in flight */
 	const struct target_kind *kind;
 	struct afar_session *session;
-	uint64_t ns;	     /* the number of its namespace */
-	const char *ns_name; /* lives as long as the target */
-	uint64_t address;    /* in the namespace */
-	uint64_t generation; /* of the address: another target may have had it before */
-	uint64_t
-		family; /* of a copy-on-write region: the generation of its first version; else 0 */
-	uint32_t rights;      /* RIGHT_… */
+	/* Has the binding by which its bytes are reached: it does itself, or a file's pool does. A file's own
+	 * target has no more than what stands up to `is_flash`. */
+	struct afar_target *carrier;
+	struct afar_file *file; /* NULL: it is no file's */
+	uint64_t ns;		/* the number of its namespace */
+	const char *ns_name;	/* lives as long as the target */
+	uint64_t address;	/* in the namespace */
+	uint64_t generation;	/* of the address: another target may have had it before */
+	uint64_t family; /* of a copy-on-write region: the generation of its first version; else 0 */
+	uint32_t rights;	/* RIGHT_… */
 	bool has_nic_atomics; /* servers' NICs carry out its atomics; false: their processors do */
 	bool is_without_atomics; /* has_nic_atomics, but our transport has none */
 	bool is_fixed;		 /* its layout is its own, not the manager's: nobody replaces it */

@@ -5,7 +5,7 @@
  */
 #include <poll.h>
 
-#include "client/queue.h"
+#include "client/file_queue.h"
 
 #define POLLS_PER_CLOCK	 16	 /* between looks at the clock, while spinning */
 #define SPIN_NS_PER_BYTE 1	 /* 1 GB/s: for a slower transfer, spinning does not pay */
@@ -19,18 +19,21 @@ bool queue_arm(struct afar_queue *queue)
 		if (fabric_queue_arm(queue->fabrics[f]) != 0)
 			return false;
 	}
-	return true;
+	return queue->nr_away == 0 || !files_have_returned(queue->files);
 }
 
 void queue_doze(struct afar_queue *queue, uint64_t deadline)
 {
-	struct pollfd waits[FABRICS_MAX];
+	struct pollfd waits[FABRICS_MAX + 1];
+	nfds_t nr = queue->nr_fabrics;
 	uint64_t first = queue_first_deadline(queue);
 
 	for (unsigned f = 0; f < queue->nr_fabrics; f++)
 		waits[f] =
 			(struct pollfd){.fd = fabric_queue_fd(queue->fabrics[f]), .events = POLLIN};
-	poll(waits, queue->nr_fabrics, clock_remaining_ms(first < deadline ? first : deadline));
+	if (queue->nr_away != 0)
+		waits[nr++] = (struct pollfd){.fd = files_fd(queue->files), .events = POLLIN};
+	poll(waits, nr, clock_remaining_ms(first < deadline ? first : deadline));
 }
 
 void queue_sleep(struct afar_queue *queue, uint64_t deadline)
