@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Files under several sessions at once, while daemons are killed. Each session makes, writes, makes
- * shorter, extends, renames and removes the same few files at random. Each block that is written names its
+ * shorter, extends, renames and removes the same few files at random. Half of them read and write by queue, with many
+ * operations in flight. Each block that is written names its
  * inode, its place in the file and its writer. So whatever anybody reads must be zeros, or what was
  * written to that place of that inode: never another file's bytes, or those of a file that has gone.
  *
@@ -28,7 +29,9 @@
 #define NR_NAMES    4U
 #define BLOCK	    AFAR_FILE_BLOCK
 #define BLOCKS_MAX  96U
+#define DEPTH	    16U	 /* operations in flight, by queue */
 #define NR_STEPS    100U /* of each session */
+#define WRITES_MAX  4U	 /* at once, of one session */
 #define NR_KILLS    4U
 #define FLASH_BYTES (256 * MIB)
 
@@ -67,6 +70,8 @@ struct actor {
 	unsigned number;
 	struct afar_session *session;
 	struct afar_fs *fs;
+	struct afar_queue *queue; /* NULL: it makes blocking calls */
+	bool is_connected;
 	uint64_t root;
 	uint64_t seed;
 	uint64_t version;
@@ -128,12 +133,126 @@ static void note(struct actor *actor, const char *what, int status)
 		complain(actor, what, status);
 }
 
+/* ---- By queue */
+
+static struct afar_target *target_of(struct actor *actor, struct afar_file *file)
+{
+	struct afar_target *target = afar_file_target(file);
+	int ret = target ? 0 : -EINVAL;
+
+	/* A connection may have ended with a server. */
+	if (ret == 0 && (!actor->is_connected || below(actor, 4) == 0)) {
+		ret = afar_queue_connect(actor->queue, target);
+		actor->is_connected = true;
+		if (ret == -AFAR_ESERVER || ret == -ETIMEDOUT)
+			ret = 0;
+	}
+	if (ret < 0)
+		complain(actor, "use by queue", ret);
+	return ret < 0 ? NULL : target;
+}
+
+/* Submits some that use the actor's own memory, and reaps all. */
+static void run_ops(struct actor *actor, const char *what, struct afar_op *ops, unsigned nr)
+{
+	struct afar_completion done[DEPTH];
+	int ret = afar_queue_submit(actor->queue, ops, nr);
+
+	if (ret != (int)nr) {
+		complain(actor, "submit", ret);
+		return;
+	}
+	ret = afar_queue_wait(actor->queue, done, DEPTH, nr, -1);
+	if (ret != (int)nr)
+		complain(actor, "reap", ret);
+	for (int i = 0; i < ret; i++) {
+		if (done[i].result < 0)
+			afar_queue_explain(actor->queue, &done[i]);
+		note(actor, what, (int)done[i].result);
+	}
+}
+
+static void queue_writes(struct actor *actor, struct afar_file *file, const uint64_t *blocks,
+			 unsigned nr)
+{
+	struct afar_target *target = target_of(actor, file);
+	struct afar_op ops[WRITES_MAX];
+	struct afar_iov iov[WRITES_MAX];
+
+	for (unsigned i = 0; i < nr && target; i++) {
+		const struct mark mark = {afar_file_ino(file), blocks[i], actor->number,
+					  ++actor->version};
+
+		fill_block(actor->bytes + i * BLOCK, &mark);
+		iov[i] = (struct afar_iov){.addr = actor->bytes + i * BLOCK, .length = BLOCK};
+		ops[i] = (struct afar_op){
+			.opcode = AFAR_OP_WRITE,
+			.target = target,
+			.offset = blocks[i] * BLOCK,
+			.nr_iov = 1,
+			.iov = &iov[i],
+			.user_data = i,
+		};
+	}
+	if (target)
+		run_ops(actor, "write by queue", ops, nr);
+}
+
+/* Reads all in parts that are in flight together. What is in front of a part that ends early is checked. */
+static void queue_reads(struct actor *actor, struct afar_file *file)
+{
+	const uint64_t part = sizeof(actor->bytes) / DEPTH;
+	struct afar_target *target = target_of(actor, file);
+	struct afar_op ops[DEPTH];
+	struct afar_iov iov[DEPTH];
+
+	memset(actor->bytes, 0, sizeof(actor->bytes));
+	for (unsigned i = 0; i < DEPTH && target; i++) {
+		iov[i] = (struct afar_iov){.addr = actor->bytes + i * part, .length = part};
+		ops[i] = (struct afar_op){
+			.opcode = AFAR_OP_READ,
+			.target = target,
+			.offset = i * part,
+			.nr_iov = 1,
+			.iov = &iov[i],
+			.user_data = i,
+		};
+	}
+	if (!target)
+		return;
+	run_ops(actor, "read by queue", ops, DEPTH);
+	for (uint64_t block = 0; block < BLOCKS_MAX; block++)
+		if (!is_good(actor->bytes + block * BLOCK, BLOCK, afar_file_ino(file), block))
+			complain_of_block(actor, afar_file_ino(file), block,
+					  actor->bytes + block * BLOCK);
+}
+
+static void queue_sync(struct actor *actor, struct afar_file *file)
+{
+	struct afar_op op = {.opcode = AFAR_OP_SYNC, .target = target_of(actor, file)};
+
+	if (op.target)
+		run_ops(actor, "sync by queue", &op, 1);
+}
+
+/* ---- Steps */
+
 static void write_blocks(struct actor *actor, struct afar_file *file)
 {
 	uint64_t first = below(actor, BLOCKS_MAX), nr = 1 + below(actor, BLOCKS_MAX - first);
 	uint64_t ino = afar_file_ino(file);
 
 	nr = nr > 16 ? 16 : nr;
+	if (actor->queue) {
+		uint64_t blocks[WRITES_MAX];
+		unsigned nr_blocks = 0;
+
+		for (uint64_t i = 0; i < nr; i++)
+			if ((first + i) % NR_SESSIONS == actor->number)
+				blocks[nr_blocks++] = first + i;
+		queue_writes(actor, file, blocks, nr_blocks);
+		return;
+	}
 	for (uint64_t i = 0; i < nr; i++) {
 		/* Each block has one writer, so that no two tear each other's. */
 		const struct mark mark = {ino, first + i, actor->number, ++actor->version};
@@ -149,8 +268,13 @@ static void write_blocks(struct actor *actor, struct afar_file *file)
 static void read_blocks(struct actor *actor, struct afar_file *file)
 {
 	uint64_t ino = afar_file_ino(file);
-	ssize_t nr = afar_file_pread(file, actor->bytes, sizeof(actor->bytes), 0);
+	ssize_t nr;
 
+	if (actor->queue) {
+		queue_reads(actor, file);
+		return;
+	}
+	nr = afar_file_pread(file, actor->bytes, sizeof(actor->bytes), 0);
 	note(actor, "read", (int)nr);
 	for (ssize_t at = 0; at < nr; at += BLOCK) {
 		size_t length = nr - at < (ssize_t)BLOCK ? (size_t)(nr - at) : BLOCK;
@@ -178,7 +302,10 @@ static void change_file(struct actor *actor, struct afar_file *file)
 		note(actor, "truncate", afar_file_truncate(file, bytes));
 		break;
 	case 6:
-		note(actor, "sync", afar_file_sync(file));
+		if (actor->queue)
+			queue_sync(actor, file);
+		else
+			note(actor, "sync", afar_file_sync(file));
 		break;
 	default:
 		note(actor, "punch",
@@ -239,6 +366,8 @@ static void open_actor(struct actor *actor, unsigned number)
 	assert_int_equal(afar_fs_open(actor->session, "shared", &options, &actor->fs), 0);
 	assert_int_equal(afar_fs_stat(actor->fs, &stat), 0);
 	actor->root = stat.root;
+	if (number % 2 == 1)
+		assert_int_equal(afar_queue_open(actor->session, NULL, &actor->queue), 0);
 }
 
 /* Makes the file system, and opens it in each session. */
@@ -278,6 +407,8 @@ static void join_actors(const struct actor *actors, const pthread_t *threads)
 static void close_actors(struct actor *actors)
 {
 	for (unsigned i = 0; i < NR_SESSIONS; i++) {
+		if (actors[i].queue)
+			assert_int_equal(afar_queue_close(actors[i].queue), 0);
 		assert_int_equal(afar_fs_close(actors[i].fs), 0);
 		assert_int_equal(afar_session_close(actors[i].session), 0);
 	}
@@ -351,6 +482,20 @@ static void make_record(char record[RECORD_BYTES + 1], unsigned writer, unsigned
 	snprintf(record, RECORD_BYTES + 1, "%-49u%-50u\n", writer, number);
 }
 
+static void queue_record(struct actor *actor, struct afar_file *file, char *record)
+{
+	const struct afar_iov iov = {.addr = record, .length = RECORD_BYTES};
+	struct afar_op op = {
+		.opcode = AFAR_OP_WRITE,
+		.target = target_of(actor, file),
+		.nr_iov = 1,
+		.iov = &iov,
+	};
+
+	if (op.target)
+		run_ops(actor, "append by queue", &op, 1);
+}
+
 static void *append(void *argument)
 {
 	struct actor *actor = argument;
@@ -362,7 +507,10 @@ static void *append(void *argument)
 	note(actor, "open", ret);
 	for (unsigned i = 0; i < NR_RECORDS && ret == 0 && actor->failure[0] == '\0'; i++) {
 		make_record(record, actor->number, i);
-		note(actor, "append", (int)afar_file_pwrite(file, record, RECORD_BYTES, 0));
+		if (actor->queue)
+			queue_record(actor, file, record);
+		else
+			note(actor, "append", (int)afar_file_pwrite(file, record, RECORD_BYTES, 0));
 	}
 	if (ret == 0)
 		note(actor, "close", afar_file_close(file));
