@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `file` on one file, read and written from its beginning to its end by the blocking calls.
- * The reference is the same on a region: a file's bytes are ranges of one, so the difference is
+ * Rows of suite `file` on one file, read and written from its beginning to its end by the blocking calls, and
+ * on a queue. The reference is the same on a region: a file's bytes are ranges of one, so the difference is
  * what the file layer does for each call. Then what a write costs that makes a file longer.
  */
 #include <errno.h>
@@ -15,6 +15,8 @@
 #define BYTES	     (64 * MIB)
 #define BAR	     0.95
 #define NR_APPENDS   2000U
+#define DEPTH	     8U /* operations in flight, on a queue */
+#define MEMORY	     (DEPTH * 4 * MIB)
 
 struct stream {
 	bool is_write;
@@ -26,6 +28,7 @@ struct stream_stage {
 	struct scene scene; /* with the reference's region */
 	struct afar_fs *fs;
 	struct afar_file *file;
+	struct afar_queue *queue;
 	char *memory;
 	unsigned nr_appended; /* files */
 };
@@ -79,6 +82,93 @@ static int run_region(void *state, const struct bench_row *row, unsigned repetit
 	return 0;
 }
 
+/* ---- On a queue */
+
+struct lap {
+	struct afar_queue *queue;
+	struct afar_target *target;
+	const struct stream *stream;
+	char *memory;
+	uint64_t submitted, done; /* bytes */
+};
+
+static int submit_some(struct lap *lap, uint64_t bytes, struct afar_iov iov[DEPTH])
+{
+	const struct stream *stream = lap->stream;
+	struct afar_op ops[DEPTH];
+	unsigned nr = 0;
+
+	while (lap->submitted < bytes && lap->submitted - lap->done < DEPTH * stream->size) {
+		unsigned slot = (unsigned)(lap->submitted / stream->size % DEPTH);
+
+		iov[slot] = (struct afar_iov){.addr = lap->memory + slot * stream->size,
+					      .length = stream->size};
+		ops[nr++] = (struct afar_op){
+			.opcode = stream->is_write ? AFAR_OP_WRITE : AFAR_OP_READ,
+			.target = lap->target,
+			.offset = lap->submitted % BYTES,
+			.nr_iov = 1,
+			.iov = &iov[slot],
+		};
+		lap->submitted += stream->size;
+	}
+	return afar_queue_submit(lap->queue, ops, nr) == (int)nr ? 0 : -EIO;
+}
+
+static int run_lap(struct lap *lap, const struct bench_row *row, double *value)
+{
+	uint64_t begin = clock_ns(), bytes = bytes_of(lap->stream);
+	struct afar_completion done[DEPTH];
+	struct afar_iov iov[DEPTH];
+
+	while (lap->done < bytes) {
+		int nr, ret = submit_some(lap, bytes, iov);
+
+		if (ret)
+			return scene_fail(row->name, ret);
+		nr = afar_queue_wait(lap->queue, done, DEPTH, 1, -1);
+		for (int i = 0; i < nr; i++) {
+			if (done[i].result != (int64_t)lap->stream->size)
+				return scene_fail(row->name, (int)done[i].result);
+			lap->done += lap->stream->size;
+		}
+	}
+	*value = (double)bytes / (double)(clock_ns() - begin);
+	return 0;
+}
+
+static int run_file_queue(void *state, const struct bench_row *row, unsigned repetition,
+			  double *value)
+{
+	struct stream_stage *stage = state;
+	struct lap lap = {
+		.queue = stage->queue,
+		.target = afar_file_target(stage->file),
+		.stream = row->parameters,
+		.memory = stage->memory,
+	};
+
+	(void)repetition;
+	return run_lap(&lap, row, value);
+}
+
+static int run_region_queue(void *state, const struct bench_row *row, unsigned repetition,
+			    double *value)
+{
+	struct stream_stage *stage = state;
+	struct lap lap = {
+		.queue = stage->queue,
+		.target = afar_region_target(stage->scene.region),
+		.stream = row->parameters,
+		.memory = stage->memory,
+	};
+
+	(void)repetition;
+	return run_lap(&lap, row, value);
+}
+
+/* ---- Longer files */
+
 /* Each call makes the file longer by one block. */
 static int run_extending(void *state, const struct bench_row *row, unsigned repetition,
 			 double *value)
@@ -123,6 +213,8 @@ static void teardown(void *state)
 {
 	struct stream_stage *stage = state;
 
+	if (stage->queue)
+		afar_queue_close(stage->queue);
 	if (stage->file)
 		afar_file_close(stage->file);
 	if (stage->fs)
@@ -147,6 +239,17 @@ static int fill(struct stream_stage *stage)
 	return 0;
 }
 
+static int connect(struct stream_stage *stage)
+{
+	int ret = afar_queue_open(stage->scene.session, NULL, &stage->queue);
+
+	if (!ret)
+		ret = afar_queue_connect(stage->queue, afar_file_target(stage->file));
+	if (!ret)
+		ret = afar_queue_connect(stage->queue, afar_region_target(stage->scene.region));
+	return ret ? scene_fail("connect the queue", ret) : 0;
+}
+
 static int setup(const char *transport, void **state)
 {
 	struct stream_stage *stage = calloc(1, sizeof(*stage));
@@ -154,7 +257,7 @@ static int setup(const char *transport, void **state)
 
 	if (!stage)
 		return bench_fail(-ENOMEM, "no memory for the suite");
-	stage->memory = malloc(4 * MIB);
+	stage->memory = malloc(MEMORY);
 	ret = stage->memory ? cluster_start_over(transport, 1, SERVER_BYTES, &stage->cluster)
 			    : bench_fail(-ENOMEM, "no memory for the suite");
 	if (!ret)
@@ -166,9 +269,11 @@ static int setup(const char *transport, void **state)
 	if (!ret)
 		ret = file_make(stage->fs, "stream", &stage->file);
 	if (!ret) {
-		memset(stage->memory, 0x5A, 4 * MIB);
+		memset(stage->memory, 0x5A, MEMORY);
 		ret = fill(stage);
 	}
+	if (!ret)
+		ret = connect(stage);
 	if (ret)
 		teardown(stage);
 	else
@@ -192,6 +297,11 @@ static int setup_tcp(void **state)
 		name, "GB/s", BENCH_HIGHER, REGION, BAR, &(const struct stream){write, bytes}, \
 			run_file, run_region                                                   \
 	}
+#define BY_QUEUE(name, write, bytes)                                                           \
+	{                                                                                      \
+		name, "GB/s", BENCH_HIGHER, "the same on a region", BAR,                       \
+			&(const struct stream){write, bytes}, run_file_queue, run_region_queue \
+	}
 #define STREAMS(over)                                                                          \
 	STREAM("read 4 KiB, " over, false, 4 * KIB),                                           \
 		STREAM("read 64 KiB, " over, false, 64 * KIB),                                 \
@@ -201,6 +311,14 @@ static int setup_tcp(void **state)
 		STREAM("write 64 KiB, " over, true, 64 * KIB),                                 \
 		STREAM("write 1 MiB, " over, true, MIB),                                       \
 		STREAM("write 4 MiB, " over, true, 4 * MIB),                                   \
+		BY_QUEUE("read 4 KiB by queue, " over, false, 4 * KIB),                        \
+		BY_QUEUE("read 64 KiB by queue, " over, false, 64 * KIB),                      \
+		BY_QUEUE("read 1 MiB by queue, " over, false, MIB),                            \
+		BY_QUEUE("read 4 MiB by queue, " over, false, 4 * MIB),                        \
+		BY_QUEUE("write 4 KiB by queue, " over, true, 4 * KIB),                        \
+		BY_QUEUE("write 64 KiB by queue, " over, true, 64 * KIB),                      \
+		BY_QUEUE("write 1 MiB by queue, " over, true, MIB),                            \
+		BY_QUEUE("write 4 MiB by queue, " over, true, 4 * MIB),                        \
 	{                                                                                      \
 		"write 4 KiB that makes the file longer, " over, "µs", BENCH_LOWER,            \
 			"write 4 KiB over what is there", BENCH_REPORTED, NULL, run_extending, \

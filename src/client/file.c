@@ -463,13 +463,13 @@ void file_end_close(struct late_close *closing, int ret, const Afar__FileResult 
 	end_file(closing->file, closing->nr_claims);
 }
 
-PUBLIC_CALL(int, afar_file_close, (struct afar_file *file), (file))
+/* Ends the handle, and the target that goes with it. */
+static int close_handles(struct afar_file *file)
 {
 	int ret = file_check_handle(file);
 
-	if (ret)
-		return ret;
-	ret = file_close_target(file);
+	if (ret == 0)
+		ret = file_close_target(file);
 	if (ret)
 		return ret;
 	ret = handle_close(file, HANDLE_FILE);
@@ -477,9 +477,14 @@ PUBLIC_CALL(int, afar_file_close, (struct afar_file *file), (file))
 		file_reopen_target(file);
 		return error_fail(ret, "close a file: calls on it are under way");
 	}
-	if (ret)
-		return error_fail(ret, "close a file: it is closed already");
-	return file_close(file);
+	return ret ? error_fail(ret, "close a file: it is closed already") : 0;
+}
+
+PUBLIC_CALL(int, afar_file_close, (struct afar_file *file), (file))
+{
+	int ret = close_handles(file);
+
+	return ret ? ret : file_close(file);
 }
 
 static bool may_close_later(const struct afar_file *file)
@@ -494,15 +499,10 @@ static bool may_close_later(const struct afar_file *file)
 
 PUBLIC_CALL(int, afar_file_close_later, (struct afar_file *file), (file))
 {
-	int ret = file_check_handle(file), lost = 0;
+	int ret = close_handles(file), lost = 0;
 
 	if (ret)
 		return ret;
-	ret = handle_close(file, HANDLE_FILE);
-	if (ret == -EBUSY)
-		return error_fail(ret, "close a file: calls on it are under way");
-	if (ret)
-		return error_fail(ret, "close a file: it is closed already");
 	if (!may_close_later(file))
 		return file_close(file);
 	if (file_take_loss(file, false))
