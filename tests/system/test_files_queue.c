@@ -562,6 +562,13 @@ static void test_truncated_before_reaping(void **state)
 	assert_int_equal(afar_queue_submit(queued, &op, 1), 1);
 	assert_int_equal(afar_queue_wait(queued, &done, 1, 1, 60000), 1);
 	assert_int_equal(done.result, 100);
+	/* Nobody waits for one that a thread has. */
+	op = op_of(op.target, AFAR_OP_WRITE, &iov, 2 * sizeof(data));
+	assert_int_equal(afar_queue_submit(queued, &op, 1), 1);
+	expect_error(afar_file_close(file), -EBUSY);
+	assert_int_equal(afar_file_truncate(file, 100), 0);
+	assert_int_equal(afar_queue_wait(queued, &done, 1, 1, 60000), 1);
+	assert_int_equal(done.result, sizeof(data));
 	assert_int_equal(afar_file_close(file), 0);
 	assert_int_equal(afar_queue_close(queued), 0);
 	assert_int_equal(afar_fs_close(there), 0);
