@@ -130,7 +130,7 @@ struct afar_fs {
 	pthread_mutex_t growing; /* held by the one who makes the pool larger */
 	struct fs_known known;	 /* names and attributes that are delegated to us */
 	struct fs_closings closings;
-	struct fs_work work;	 /* operations on queues that take a thread */
+	struct fs_work work; /* operations on queues that take a thread */
 
 	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t changed;
