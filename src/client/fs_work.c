@@ -111,7 +111,7 @@ static bool goes_with(const struct operation *first, const struct operation *oth
 	       !((other->flags ^ first->flags) & AFAR_OP_DURABLE);
 }
 
-/* Takes the first operation, and writes that go with it. The lock is held. */
+/* Takes the first operation, and writes that go with it; none: there are none. The lock is held. */
 static void take(struct fs_work *work, struct job *job)
 {
 	struct operation *operation, *next, *first = NULL;
@@ -140,13 +140,13 @@ static void *work_on(void *argument)
 
 	pthread_mutex_lock(&work->lock);
 	while (!work->is_ending || !cds_list_empty(&work->waiting)) {
-		if (cds_list_empty(&work->waiting)) {
+		take(work, &job);
+		if (job.nr == 0) {
 			work->nr_idle++;
 			pthread_cond_wait(&work->more, &work->lock);
 			work->nr_idle--;
 			continue;
 		}
-		take(work, &job);
 		/* There is always one for what comes, because this one may wait long. */
 		if (work->nr_idle == 0)
 			start_thread(fs);
