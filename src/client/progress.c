@@ -404,7 +404,7 @@ static bool flush_leaves_out(const struct afar_queue *queue, const struct operat
 {
 	const struct binding_server *server = &binding->servers[flush->offset];
 
-	if (!target_is_apart(flush->target))
+	if (!target_is_apart(flush->carrier))
 		return false;
 	if (flush->opcode == AFAR_OP_SYNC)
 		return binding_may_skip(server);
