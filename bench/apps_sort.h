@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What files of suite `apps` share about sorts: running programs, clusters, inputs (apps.c); more rows (apps_sort.c). */
+/* Files of suite `apps` share this about sorts: running programs, clusters, inputs (apps.c); more rows (apps_sort.c). */
 #ifndef BENCH_APPS_SORT_H
 #define BENCH_APPS_SORT_H
 
@@ -30,7 +30,7 @@ struct sorting {
 };
 
 uint64_t sorting_bytes(const struct bench_row *row);
-/* What each server lends for input, output and buckets. */
+/* Each server lends so much for input, output and buckets. */
 uint64_t sorting_server_bytes(uint64_t bytes);
 /* Sorts s:in into s:out with warm servers: GB/s. */
 int sorting_run(void *stage, const struct bench_row *row, unsigned repetition, double *value);

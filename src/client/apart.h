@@ -12,7 +12,7 @@
 /* A piece with this status has not been done. */
 #define PIECE_LEFT 1
 
-/* What of a target a call is about to use. */
+/* The parts of a target that a call is about to use. */
 struct target_need {
 	const struct target_piece *pieces;
 	unsigned nr;

@@ -193,7 +193,7 @@ static int reach_home(struct binding *binding, uint32_t index, const Afar__Layou
 	return ret ? ret : reach_server(binding, index, peer);
 }
 
-/* The same store, in a newer binding. */
+/* Both are the same store; `server` is in the newer binding. */
 static void remember_store(struct binding_server *server, const struct binding_server *old)
 {
 	server->opening = old->opening;

@@ -68,7 +68,7 @@ static int get_target(struct afar_file *file)
 		pthread_mutex_lock(&file->inode->lock);
 		open_target(file);
 		pthread_mutex_unlock(&file->inode->lock);
-		/* What we know already goes directly. */
+		/* Bytes whose place we know already go directly. */
 		inode_show(file->inode);
 	}
 	handle_unuse(&file->handle);

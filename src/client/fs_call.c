@@ -168,7 +168,7 @@ static int call_changes(struct afar_fs *fs, const struct fs_who *who, Afar__File
 	return ret;
 }
 
-/* What waits for others, or tells anew what is open, takes nothing along. */
+/* Calls that wait for others, or tell anew what is open, take nothing along. */
 static bool takes_closings(Afar__FileHold *const *operations, unsigned nr)
 {
 	for (unsigned i = 0; i < nr; i++)

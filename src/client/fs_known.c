@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is delegated to the session of a file system: answering from it, and learning from the answers to questions. See
+/* Answers programs from what is delegated to the session of a file system, and learns from the answers to questions. See
  * fs_known.h. */
 #include <errno.h>
 #include <stdlib.h>

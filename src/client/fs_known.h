@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the manager has delegated to this session of one file system: attributes of inodes, and which names are in
- * directories. Programs are answered from it without a question, as if the manager had answered.
+ * The manager delegates attributes of inodes, and which names are in directories, to this session of a file
+ * system. Programs are answered from it without a question, as if the manager had answered.
  *
  * That holds until the manager has an inode dropped (FileRevoke), because another session is about to change
  * it, and for DELEGATION_USED_MS after the last question that renewed it. The next question renews all.

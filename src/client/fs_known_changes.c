@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What changes of our own make of what is delegated. See fs_known.h. */
+/* Keeps what is delegated up to date with changes of our own. See fs_known.h. */
 #include <string.h>
 #include <sys/stat.h>
 
@@ -95,7 +95,7 @@ static void doubt_names(struct fs_known *known, const Afar__FileChange *ask)
 	}
 }
 
-/* Whoever asks knows the name of what goes, and not what that is. */
+/* The caller knows the name of what goes, and not which inode that is. */
 static bool is_blind(const Afar__FileChange *ask)
 {
 	return ask->what_case == AFAR__FILE_CHANGE__WHAT_REMOVE ||

@@ -32,7 +32,7 @@ struct known_name {
 
 /* NULL: nothing is known of it. */
 struct known_inode *known_find(const struct fs_known *known, uint64_t ino);
-/* The same, made if need be. NULL: no memory. */
+/* Finds it, or makes it. NULL: no memory. */
 struct known_inode *known_get(struct fs_known *known, uint64_t ino);
 struct known_name *known_find_name(const struct fs_known *known, uint64_t dir, const char *name);
 /* Forgets what is known of an inode, but not that it is being changed. NULL does nothing. */

@@ -40,8 +40,9 @@ struct afar_target {
 	const char *ns_name;	/* lives as long as the target */
 	uint64_t address;	/* in the namespace */
 	uint64_t generation;	/* of the address: another target may have had it before */
-	uint64_t family; /* of a copy-on-write region: the generation of its first version; else 0 */
-	uint32_t rights;	/* RIGHT_… */
+	uint64_t
+		family; /* of a copy-on-write region: the generation of its first version; else 0 */
+	uint32_t rights;      /* RIGHT_… */
 	bool has_nic_atomics; /* servers' NICs carry out its atomics; false: their processors do */
 	bool is_without_atomics; /* has_nic_atomics, but our transport has none */
 	bool is_fixed;		 /* its layout is its own, not the manager's: nobody replaces it */

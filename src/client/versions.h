@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the files versions….c share: a handle's version of a copy-on-write region. */
+/* The files versions….c share this: a handle's version of a copy-on-write region. */
 #ifndef CLIENT_VERSIONS_H
 #define CLIENT_VERSIONS_H
 

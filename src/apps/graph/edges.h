@@ -17,7 +17,7 @@ struct graph {
 /* Reads where the edges of each vertex begin, if that is not done, and checks it. Errors: those of reading; -EBADMSG,
  * -ENOMEM. */
 int graph_load(struct graph *graph, enum graph_list list);
-/* What graph_load() has read. */
+/* The edges that graph_load() has read. */
 static inline const uint64_t *graph_offsets(const struct graph *graph, enum graph_list list)
 {
 	return graph->offsets[graph_kept(&graph->header, list)];

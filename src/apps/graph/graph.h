@@ -109,14 +109,14 @@ struct graph_options {
 
 struct graph_job;
 
-/* What there is to know before it starts. */
+/* A description for people, before it starts. */
 struct graph_needs {
 	uint64_t nr_vertices, nr_edges;
 	uint64_t ns_bytes; /* of the namespace `ns`; 0: none */
 	const char *ns;	   /* the job's */
 };
 
-/* What the vertices have got: one of these, an element for each. The job's. */
+/* The results: one of these, with an element for each vertex. They are the job's. */
 struct graph_values {
 	const double *ranks;
 	const uint32_t *components;

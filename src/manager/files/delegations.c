@@ -84,7 +84,7 @@ static void free_revokes(struct delegate *delegate)
 	}
 }
 
-/* What is delegated stays in memory. */
+/* Delegated inodes stay in memory. */
 static void set_bit(struct file *file, struct delegate *delegate)
 {
 	if (!file->is_pinned) {

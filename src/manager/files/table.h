@@ -137,7 +137,7 @@ struct fs {
 	struct cds_list_head delegates;
 	uint64_t
 		quiet_until; /* changes wait: somebody may have something delegated by a manager of before */
-	/* What an operation has changed: edited inodes, for its result. */
+	/* Inodes that the operation under way has edited, for its result. */
 	struct file *edited[FS_EDITED_MAX];
 	size_t nr_edited;
 	/* Unlinked files that somebody may have open, when that is not known yet. */
@@ -409,7 +409,7 @@ void delegation_begin(struct fs *fs, const struct session *session, uint64_t dro
 /* Delegates an inode, if the session takes delegations. Returns whether the session may answer from what it is told
  * now, until it is asked to drop that. */
 bool delegation_give(struct file *file, const struct session *session);
-/* What the session has counts from now, and the results say so. */
+/* Renews all that the session has delegated, and says so in the results. */
 void delegation_renew(struct fs *fs, const struct session *session, Afar__FileResults *results);
 /* A file leaves memory. */
 void delegation_forget(struct file *file);
