@@ -298,6 +298,7 @@ struct afar_target *fake_target(uint32_t first, uint32_t nr_servers)
 	assert_non_null(binding);
 	target->ns_name = "fake";
 	target->kind = &fake_kind;
+	target->carrier = target;
 	assert_int_equal(layout_add_group(layout, FAKE_UNIT, FAKE_UNIT), 0);
 	for (uint32_t i = 0; i < nr_servers; i++) {
 		const struct layout_home home = {.server = i};
