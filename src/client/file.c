@@ -341,6 +341,7 @@ static enum inode_touched fill_sync(struct file_inode *inode, uint64_t close, bo
 	message->ino = inode->ino;
 	pthread_mutex_lock(&inode->lock);
 	message->end = inode->end;
+	message->layout = inode->layout;
 	pthread_mutex_unlock(&inode->lock);
 	message->is_written = touched == INODE_UNTOLD;
 	message->close = close;
@@ -403,6 +404,16 @@ static void end_file(struct afar_file *file, uint64_t nr_claims)
 	handle_retire(file);
 }
 
+/* If the manager refuses the commit, it closes the file all the same. */
+static int commit_and_close(struct afar_file *file, bool is_trimmed)
+{
+	int ret = commit(file, file->hold->handle, is_trimmed);
+
+	if (ret == 0 || ret == -ETIMEDOUT || ret == -AFAR_EMANAGER || ret == -AFAR_ESESSION)
+		return ret;
+	return give_up(file->fs, file->hold->handle, ret);
+}
+
 int file_close(struct afar_file *file)
 {
 	struct afar_fs *fs = file->fs;
@@ -415,7 +426,7 @@ int file_close(struct afar_file *file)
 		closings_flush(fs);
 	is_trimmed = inode_end(file->inode) && is_writable && inode_has_spare(file->inode);
 	ret = is_trimmed || (is_writable && atomic_load(&file->inode->touched) != INODE_UNTOUCHED)
-		      ? commit(file, handle, is_trimmed)
+		      ? commit_and_close(file, is_trimmed)
 		      : call_close(fs, handle);
 	if (ret == 0 && is_lost)
 		ret = fail_lost(file);
@@ -450,15 +461,26 @@ void file_begin_close(struct late_close *closing)
 	closing->hold.close = &closing->close;
 }
 
+void file_undo_close(struct late_close *closing)
+{
+	if (!closing->is_change)
+		return;
+	touch_again(closing->file->inode, (enum inode_touched)closing->touched);
+	inode_go_on(closing->file->inode);
+}
+
 void file_end_close(struct late_close *closing, int ret, const Afar__FileResult *result)
 {
 	struct file_inode *inode = closing->file->inode;
 	bool is_done = ret == 0 && result->status == 0;
 
-	if (closing->is_change && !is_done)
+	if (closing->is_change && !is_done) {
 		touch_again(inode, (enum inode_touched)closing->touched);
+		if (ret == 0)
+			call_close(closing->file->fs, closing->file->hold->handle);
+	}
 	/* After a trim the inode is gone here, too. */
-	else if (closing->is_change && !closing->is_trimmed)
+	if (closing->is_change && is_done && !closing->is_trimmed)
 		inode_take(inode, result);
 	end_file(closing->file, closing->nr_claims);
 }

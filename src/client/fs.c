@@ -394,6 +394,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_close, (struct afar_fs *fs), (fs))
 				  fs->ns->name);
 	if (ret)
 		return error_fail(ret, "close a file system: it is closed already");
+	closings_stop(fs);
 	ret = afar_region_close(fs->region);
 	if (ret) {
 		handle_reopen(fs, HANDLE_FS);
@@ -401,7 +402,6 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_close, (struct afar_fs *fs), (fs))
 	}
 	fs_leave_session(fs);
 	fs_await_recalls(fs);
-	closings_stop(fs);
 	afar_namespace_close(fs->ns);
 	fs_destroy(fs);
 	handle_retire(fs);

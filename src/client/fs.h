@@ -258,6 +258,8 @@ void inode_put(struct file_inode *inode);
 /* Returns whether the caller, a user, is the last one: then nobody becomes one before
  * inode_put(). */
 bool inode_end(struct file_inode *inode);
+/* Takes back inode_end(): it may be opened again. */
+void inode_go_on(struct file_inode *inode);
 /* Returns whether the caller is the only user now. */
 bool inode_is_alone(struct file_inode *inode);
 /* Returns whether it may have room behind its end that this process asked for. */
@@ -374,6 +376,8 @@ bool file_has_to_commit(const struct afar_file *file);
 /* Before and after a call that closes a file. `result` is NULL if `ret` is negative. */
 void file_begin_close(struct late_close *closing);
 void file_end_close(struct late_close *closing, int ret, const Afar__FileResult *result);
+/* The call that was begun has failed as a whole, and the file is as open as before. */
+void file_undo_close(struct late_close *closing);
 /* As afar_file_sync(). */
 int file_sync(struct afar_file *file);
 

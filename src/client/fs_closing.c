@@ -55,12 +55,33 @@ unsigned closings_take(struct afar_fs *fs, bool are_changes, struct late_close *
 	return nr;
 }
 
+/* False: it has been sent twice, or cannot be sent again. */
+static bool put_back(struct afar_fs *fs, struct late_close *closing, int ret)
+{
+	struct fs_closings *closings = &fs->closings;
+
+	if (closing->is_again || ret == -AFAR_ESESSION || ret == -AFAR_EFORKED)
+		return false;
+	closing->is_again = true;
+	file_undo_close(closing);
+	pthread_mutex_lock(&closings->lock);
+	cds_list_add_tail(&closing->node,
+			  closing->is_change ? &closings->changes : &closings->holds);
+	closings->nr_changes += closing->is_change;
+	closings->nr_holds += !closing->is_change;
+	pthread_cond_broadcast(&closings->changed);
+	pthread_mutex_unlock(&closings->lock);
+	return true;
+}
+
 void closings_end(struct afar_fs *fs, struct late_close *const *taken, unsigned nr, int ret,
 		  Afar__FileResult *const *results)
 {
 	struct fs_closings *closings = &fs->closings;
 
 	for (unsigned i = 0; i < nr; i++) {
+		if (ret && put_back(fs, taken[i], ret))
+			continue;
 		file_end_close(taken[i], ret, ret == 0 ? results[i] : NULL);
 		free(taken[i]);
 	}
@@ -206,4 +227,5 @@ void closings_stop(struct afar_fs *fs)
 	pthread_cond_broadcast(&closings->changed);
 	pthread_mutex_unlock(&closings->lock);
 	pthread_join(closings->thread, NULL);
+	closings->has_thread = closings->is_ending = false;
 }

@@ -25,7 +25,8 @@ struct late_close {
 	struct afar_file *file;
 	bool is_change; /* its size and times are to be committed: FilesChange; else FilesHold */
 	bool is_trimmed;
-	int touched; /* enum inode_touched: what is put back if it fails */
+	bool is_again; /* the call that it went along with first has failed */
+	int touched;   /* enum inode_touched: what is put back if it fails */
 	uint64_t nr_claims;
 	Afar__FileSync sync;
 	Afar__FileChange change;
@@ -52,13 +53,14 @@ int late_close_add(struct afar_file *file);
 void closings_flush(struct afar_fs *fs);
 /* Whether any have not ended. */
 bool closings_are_pending(struct afar_fs *fs);
-/* Ends the thread; all have ended. */
+/* Ends the thread; all have ended. The next one begins another. */
 void closings_stop(struct afar_fs *fs);
 
 /* Takes up to `max` of a kind for a call, whose operations they become: closing->change, or ->hold. Returns how
  * many. Then they are the caller's to end. */
 unsigned closings_take(struct afar_fs *fs, bool are_changes, struct late_close **out, unsigned max);
-/* Ends them as the call did: `ret` of the call as a whole, and a result for each. */
+/* Ends them as the call did: `ret` of the call as a whole, and a result for each. If it failed as a whole, which may be
+ * for what else was in it, they are sent once more. */
 void closings_end(struct afar_fs *fs, struct late_close *const *taken, unsigned nr, int ret,
 		  Afar__FileResult *const *results);
 

@@ -322,6 +322,14 @@ bool inode_end(struct file_inode *inode)
 	return is_last;
 }
 
+void inode_go_on(struct file_inode *inode)
+{
+	pthread_mutex_lock(&inode->fs->lock);
+	inode->is_ending = false;
+	pthread_cond_broadcast(&inode->fs->changed);
+	pthread_mutex_unlock(&inode->fs->lock);
+}
+
 bool inode_is_alone(struct file_inode *inode)
 {
 	bool is_alone;

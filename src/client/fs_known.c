@@ -220,6 +220,8 @@ static bool renew(struct fs_known *known, const struct known_mark *mark,
 		return false;
 	if (results->delegation == 0)
 		return true;
+	if (results->delegation <= known->refused)
+		return false;
 	if (results->delegation != known->number) {
 		/* One that is smaller is of before: its answer was overtaken. */
 		if (results->delegation < known->number)
@@ -246,7 +248,7 @@ void known_looked(struct afar_fs *fs, const struct known_mark *mark, const struc
 		for (size_t i = 0; i < results->n_results; i++)
 			take_look(known, mark, operations[i], results->results[i]);
 	if (known->number != 0 && (results->is_delegation_full || known->nr > KNOWN_MAX)) {
-		known->dropped = known->number;
+		known->dropped = known->refused = known->number;
 		known_forget_all(known);
 	}
 	pthread_mutex_unlock(&known->lock);

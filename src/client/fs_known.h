@@ -31,6 +31,7 @@ struct fs_known {
 	pthread_mutex_t lock; /* guards all; held for moments, and no other is taken under it */
 	uint64_t number;      /* of the delegation; 0: there is none */
 	uint64_t dropped;     /* what the manager is to be told with the next question */
+	uint64_t refused;     /* the last one that was dropped: it is not taken up again */
 	uint64_t renewed_at;
 	/* Events after which the answer to a question from before may be out of date. */
 	uint64_t nr_events;

@@ -158,7 +158,7 @@ static void take_change(struct fs_known *known, const struct known_mark *mark,
 		return;
 	}
 	if (result->is_delegated && attributes && fs_check_attributes(attributes) == 0 &&
-	    !known_is_revoked(known, mark, ino))
+	    !known_is_old(known, mark, ino))
 		put_made(known, attributes);
 	known_put_changed(known, attributes);
 	for (size_t i = 0; i < result->n_changed; i++)

@@ -403,6 +403,9 @@ static void add_close(struct closing *closing, struct small *small, unsigned i)
 	afar__file_sync__init(sync);
 	sync->ino = small->inode->ino;
 	sync->end = small->file->status == 0 ? small->file->length : 0;
+	pthread_mutex_lock(&small->inode->lock);
+	sync->layout = small->inode->layout;
+	pthread_mutex_unlock(&small->inode->lock);
 	sync->is_written = true;
 	sync->close = small->handle;
 	closing_add(closing, small, AFAR__FILE_CHANGE__WHAT_SYNC)->sync = sync;

@@ -264,6 +264,22 @@ static int begin(struct afar_region *region)
 	return ret;
 }
 
+/* Sees to it that nothing that was written to the version can land later. */
+static int settle(struct afar_region *region, const char *asked)
+{
+	struct afar_target *target = &region->target;
+
+	if (!target_is_loose(target))
+		return 0;
+	target_settle_all(target, session_deadline(target->session));
+	if (!target_is_loose(target))
+		return 0;
+	return error_fail(-AFAR_ESERVER,
+			  "%s the region at %#llx: a server may still carry out a write whose "
+			  "outcome is unknown, and does not answer; try again",
+			  asked, (unsigned long long)target->address);
+}
+
 /* Goes back to the version before, and keeps the error. */
 static int undo_begin(struct afar_region *region, int status)
 {
@@ -271,7 +287,11 @@ static int undo_begin(struct afar_region *region, int status)
 
 	strncpy(why, error_last_line(), sizeof(why) - 1);
 	why[sizeof(why) - 1] = '\0';
-	move_to_newest(region);
+	/* What has been posted may still land: the memory stays ours until it cannot any more. */
+	if (settle(region, "begin a version of") == 0)
+		move_to_newest(region);
+	else
+		region->versions->is_torn = true;
 	return error_fail(status, "%s", why);
 }
 
@@ -374,22 +394,6 @@ static void raise_word(struct afar_region *region, uint64_t version)
 }
 
 /* ---- Publishing and abandoning */
-
-/* Sees to it that nothing that was written to the version can land later. */
-static int settle(struct afar_region *region, const char *asked)
-{
-	struct afar_target *target = &region->target;
-
-	if (!target_is_loose(target))
-		return 0;
-	target_settle_all(target, session_deadline(target->session));
-	if (!target_is_loose(target))
-		return 0;
-	return error_fail(-AFAR_ESERVER,
-			  "%s the region at %#llx: a server may still carry out a write whose "
-			  "outcome is unknown, and does not answer; try again",
-			  asked, (unsigned long long)target->address);
-}
 
 static int call_publish(struct afar_region *region)
 {

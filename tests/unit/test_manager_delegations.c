@@ -159,6 +159,9 @@ static void test_one_that_does_not_answer(void **state)
 	fixture.are_clients_silent = true;
 	fixture_send(&fixture, &client, client.next_id++, ask_size(file, 10), &changed);
 	fixture_pump(&fixture);
+	/* Its answer, when it comes, is about all that it was told before. */
+	assert_int_equal(look(&other, ask_stat(file)), 0);
+	assert_false(is_delegated);
 	fixture_advance(&fixture, DELEGATION_KEPT_MS / 2);
 	assert_null(changed);
 	/* Whoever owes an answer is not renewed by asking for more. */

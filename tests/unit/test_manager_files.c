@@ -232,6 +232,44 @@ static void test_what_came_with_the_making_goes_if_nobody_has_used_it(void **sta
 	check_files();
 }
 
+/* A sync, or a close, tells where the file ended before it was made shorter. */
+static void test_an_end_that_comes_late(void **state)
+{
+	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
+	Afar__FileAttributes attributes;
+
+	(void)state;
+	FILE_DO(ask_file_open(file, 1), 0);
+	FILE_DO(ask_extend(file, 0, 9000), 0);
+	FILE_DO(ask_sync_close(file, 9000, 0), 0);
+	FILE_DO(ask_size(file, 100), 0);
+	FILE_DO(ask_sync_close(file, 9000, 1), 0);
+	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
+	assert_int_equal(attributes.size, 100);
+}
+
+/* Somebody from before a restart has not told what he has open. Whoever waits for that in vain changes nothing. */
+static void test_changes_that_wait_for_claims_in_vain(void **state)
+{
+	Afar__Reply *removed = NULL, *opened = NULL;
+	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
+
+	(void)state;
+	restart();
+	assert_int_equal(file_do(&client, ask_claim(0, 0, 0), NULL), 0);
+	fixture.time_ns = 1000000000;
+	fixture_send(&fixture, &client, client.next_id++, ask_remove(ROOT, "f", false), &removed);
+	fixture_send(&fixture, &client, client.next_id++, ask_file_open(file, 1), &opened);
+	fixture_pump(&fixture);
+	assert_true(!removed && !opened);
+	fixture_advance(&fixture, 800);
+	expect_answer(removed, -EBUSY, "not told yet");
+	expect_answer(opened, -EBUSY, "not told yet");
+	fixture.time_ns = 0;
+	assert_int_equal(file_do(&other, ask_claim(0, 0, 0), NULL), 0);
+	FILE_DO(ask_remove(ROOT, "f", false), 0);
+}
+
 static void test_another_session_is_not_hurt(void **state)
 {
 	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
@@ -544,6 +582,8 @@ TEST_GROUP(manager_files)
 		FILES_TEST(test_room_comes_back_zeroed),
 		FILES_TEST(test_full),
 		FILES_TEST(test_what_came_with_the_making_goes_if_nobody_has_used_it),
+		FILES_TEST(test_an_end_that_comes_late),
+		FILES_TEST(test_changes_that_wait_for_claims_in_vain),
 		FILES_TEST(test_another_session_is_not_hurt),
 		FILES_TEST(test_a_session_that_is_stopped),
 		FILES_TEST(test_two_make_it_shorter),

@@ -353,7 +353,8 @@ static int sync_file(struct fs *fs, const struct session *session, const Afar__F
 	inode = ret == 0 ? file_edit(file) : NULL;
 	if (!inode)
 		return ret < 0 ? ret : error_code(-ENOMEM);
-	if (ask->end > inode->size && ask->end <= FILE_SIZE_MAX)
+	/* It may have been made shorter since. */
+	if (ask->layout == inode->layout && ask->end > inode->size && ask->end <= FILE_SIZE_MAX)
 		inode->size = ask->end;
 	if (ask->is_written)
 		inode_touch(inode);
@@ -604,6 +605,8 @@ static int run_call(struct core *core, struct session *session, struct event *ev
 	struct fs *fs;
 	int ret = find_fs(core, session, call->fs, call->rights, call->nr, &fs);
 
+	if (ret == 0)
+		ret = files_check_claimed(fs, event->request);
 	if (ret == 0 && call->asks_who)
 		ret = check_who(core, session, &who);
 	if (ret == 0)

@@ -233,6 +233,16 @@ static bool is_full(const struct fs *fs, const struct delegate *delegate)
 	return nr >= SHARED_MAX;
 }
 
+static struct revoke *find_revoke(const struct delegate *delegate, uint64_t ino)
+{
+	struct revoke *revoke;
+
+	cds_list_for_each_entry (revoke, &delegate->revokes, node)
+		if (revoke->ino == ino)
+			return revoke;
+	return NULL;
+}
+
 bool delegation_give(struct file *file, const struct session *session)
 {
 	struct fs *fs = file->fs;
@@ -241,6 +251,9 @@ bool delegation_give(struct file *file, const struct session *session)
 	/* A writer who closes with the batch has it open again if that fails. */
 	store_look(fs_core(fs)->store, file->holds_mark);
 	if (!delegate || !file->inode || store_has_touched(fs_core(fs)->store))
+		return false;
+	/* It is being asked to drop it: its answer to that, which is on its way, is about this one, too. */
+	if (find_revoke(delegate, file->ino))
 		return false;
 	if (file->delegates & bit_of(delegate))
 		return true;
@@ -306,16 +319,6 @@ static Afar__Request *new_request(const struct fs *fs, uint64_t ino)
 	request->file_revoke = message;
 	request->call_case = AFAR__REQUEST__CALL_FILE_REVOKE;
 	return request;
-}
-
-static struct revoke *find_revoke(const struct delegate *delegate, uint64_t ino)
-{
-	struct revoke *revoke;
-
-	cds_list_for_each_entry (revoke, &delegate->revokes, node)
-		if (revoke->ino == ino)
-			return revoke;
-	return NULL;
 }
 
 static struct revoke *get_revoke(struct delegate *delegate, const struct file *file)
@@ -483,8 +486,11 @@ static void take_hold(struct taking *taking, const Afar__FileHold *ask)
 {
 	const Afar__FileClaim *claim = ask->claim;
 
-	if (ask->what_case == AFAR__FILE_HOLD__WHAT_OPEN && (ask->open->access & W_OK))
+	if (ask->what_case == AFAR__FILE_HOLD__WHAT_OPEN && (ask->open->access & W_OK)) {
+		if (taking->fs->quiet_until > taking->until)
+			taking->until = taking->fs->quiet_until;
 		take_inode(taking, ask->open->ino);
+	}
 	if (ask->what_case != AFAR__FILE_HOLD__WHAT_CLAIM)
 		return;
 	for (size_t i = 0; i < claim->n_inos && i < claim->n_accesses; i++)
@@ -532,7 +538,9 @@ uint64_t delegations_wait_to_hold(struct core *core, const struct event *event, 
 	struct taking taking = {.fs = fs, .session = event->session};
 	struct session *session;
 
-	if (!has_others(fs, event->session) || !may_ask(core, event, ask->fs, RIGHT_READ, &session))
+	if (!has_others(fs, event->session) && fs->quiet_until <= core_now(core))
+		return 0;
+	if (!may_ask(core, event, ask->fs, RIGHT_READ, &session))
 		return 0;
 	for (size_t i = 0; i < ask->n_operations; i++)
 		take_hold(&taking, ask->operations[i]);

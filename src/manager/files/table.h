@@ -450,6 +450,11 @@ void scrubs_drive(struct fs *fs);
 /* Puts a line for each thing that is wrong into the result's data, each ended by 0. */
 int files_check(struct fs *fs, Afar__FileResult *result);
 
+/* ---- waits.c */
+
+/* -EBUSY: a call has waited in vain for sessions of before a restart, which may have open what it concerns. */
+int files_check_claimed(const struct fs *fs, const Afar__Request *request);
+
 /* ---- calls.c */
 
 /* Fills in attributes; NULL: no memory. */

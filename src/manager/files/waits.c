@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which calls about files wait, for what, and until when. */
+#include <errno.h>
+
 #include "manager/files/table.h"
 
 static uint64_t bytes_wanted(const Afar__FilesChange *ask)
@@ -51,6 +53,28 @@ static bool is_claim(const Afar__FilesHold *ask)
 		if (is_about_others(ask->operations[i]))
 			return false;
 	return true;
+}
+
+/* Others may still write to what these are of, and tell where it ends. Locks see to themselves (lock_set()). */
+static bool opens_or_appends(const Afar__FilesHold *ask)
+{
+	for (size_t i = 0; i < ask->n_operations; i++)
+		if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_OPEN ||
+		    ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_APPEND)
+			return true;
+	return false;
+}
+
+int files_check_claimed(const struct fs *fs, const Afar__Request *request)
+{
+	if (fs->nr_unclaimed == 0 || request->call_case == AFAR__REQUEST__CALL_FILES_LOOK ||
+	    (request->call_case == AFAR__REQUEST__CALL_FILES_HOLD &&
+	     !opens_or_appends(request->files_hold)))
+		return 0;
+	return error_fail(-EBUSY,
+			  "use files of '%s': the manager has restarted, and %zu sessions have not "
+			  "told yet what they have open; try again",
+			  fs_namespace(fs)->name, fs->nr_unclaimed);
 }
 
 /* Those that ask where bytes are wait while these are being taken away. */
