@@ -158,6 +158,12 @@ static int move_to(struct afar_region *region, const Afar__RegionInfo *info)
 			take_info(region->versions, info);
 		}
 		pthread_mutex_unlock(&target->lock);
+	} else if (!ret) {
+		/* A publish whose outcome was unknown may have made it the newest. */
+		pthread_mutex_lock(&target->lock);
+		target->is_published = !info->is_draft;
+		take_info(region->versions, info);
+		pthread_mutex_unlock(&target->lock);
 	}
 	region_call_close(target->session, target->ns, target->address,
 			  ret ? info->generation : left);
