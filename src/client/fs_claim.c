@@ -59,11 +59,14 @@ uint64_t fs_count_claims(struct afar_fs *fs)
 	return nr;
 }
 
-/* Gives the end that we have told of, and the layout that it goes by. */
+/* Gives the end that we have told of, or relied on, and the layout that it goes by. A write inside the size that another
+ * session had told of was not told. */
 static void look_at_end(const struct fs_hold *hold, uint64_t *end, uint64_t *layout)
 {
 	pthread_mutex_lock(&hold->inode->lock);
 	*end = hold->access & W_OK ? hold->inode->end : 0;
+	if ((hold->access & W_OK) && hold->inode->size > *end)
+		*end = hold->inode->size;
 	/* Others append behind what we are appending, if the manager has forgotten of it. */
 	if ((hold->access & W_OK) && hold->inode->appending_to > *end)
 		*end = hold->inode->appending_to;

@@ -25,6 +25,7 @@ struct small {
 	bool is_open;	    /* at the manager */
 	bool is_inside;	    /* we are inside the inode's gate */
 	uint64_t length;    /* to move */
+	uint64_t layout;    /* that the plan goes by */
 	unsigned nr_pieces; /* of the plan */
 };
 
@@ -256,6 +257,7 @@ static int plan_small(struct round *round, struct small *small)
 
 	pthread_mutex_lock(&inode->lock);
 	small->length = small->file->length;
+	small->layout = inode->layout;
 	small->nr_pieces = 0;
 	if (!round->is_writing && inode->size < small->length)
 		small->length = inode->size;
@@ -403,9 +405,7 @@ static void add_close(struct closing *closing, struct small *small, unsigned i)
 	afar__file_sync__init(sync);
 	sync->ino = small->inode->ino;
 	sync->end = small->file->status == 0 ? small->file->length : 0;
-	pthread_mutex_lock(&small->inode->lock);
-	sync->layout = small->inode->layout;
-	pthread_mutex_unlock(&small->inode->lock);
+	sync->layout = small->layout;
 	sync->is_written = true;
 	sync->close = small->handle;
 	closing_add(closing, small, AFAR__FILE_CHANGE__WHAT_SYNC)->sync = sync;

@@ -27,6 +27,11 @@
  * own, because its answer is what lets a client write. A client has one write and one truncate under way at most.
  * A truncate waits for others as long as it takes. Everybody may remove the file's name.
  *
+ * The model is stricter than the code in two places, whose rules can be broken in file.h:
+ *   - CLOSE_FORGETS_LOOSE: file_close() does not wait until the server has closed connections that ended under writes.
+ *   - TAIL_ZEROED_BEFORE_RECALL: file_resize() zeroes the rest of the unit before the manager has recalled others, so a
+ *     write of theirs may land there between the two, and show when the file grows again.
+ *
  * Sizes are as users may count on them: a write that was acknowledged counts until somebody truncates. If the manager
  * ends, and a client with ends that only it could claim has died before they were stored, they count no more.
  */

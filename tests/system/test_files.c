@@ -246,6 +246,33 @@ static void test_two_sessions(void **state)
 	assert_int_equal(afar_session_close(another), 0);
 }
 
+/* Another session makes the file shorter: who wrote it before says no more how long it was. */
+static void test_cut_by_another(void **state)
+{
+	static uint8_t data[20 * KIB];
+	struct afar_session *another;
+	struct afar_fs *there;
+	struct afar_file *here = make_file("cut", O_RDWR), *file;
+	uint64_t ino = afar_file_ino(here);
+
+	(void)state;
+	assert_int_equal(afar_session_open(cluster_uri(cluster), NULL, &another), 0);
+	open_in(another, 0, &there);
+	assert_int_equal(afar_file_open(there, NULL, ino, O_RDWR, &file), 0);
+	fill(data, sizeof(data), 8);
+	write_bytes(here, data, sizeof(data), 0);
+	assert_int_equal(afar_file_truncate(file, 1000), 0);
+	assert_int_equal(afar_file_sync(here), 0);
+	assert_int_equal(size_of(there, ino), 1000);
+	close_file(here);
+	assert_int_equal(size_of(there, ino), 1000);
+	expect_content(file, data, 1000);
+	close_file(file);
+	assert_int_equal(afar_fs_unlink(fs, NULL, root, "cut"), 0);
+	assert_int_equal(afar_fs_close(there), 0);
+	assert_int_equal(afar_session_close(another), 0);
+}
+
 static void test_once_a_session(void **state)
 {
 	struct afar_fs *again;
@@ -845,15 +872,25 @@ static void test_kinds(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		FILES_TEST(test_any_range),	 FILES_TEST(test_lists),
-		FILES_TEST(test_access),	 FILES_TEST(test_two_sessions),
-		FILES_TEST(test_once_a_session), FILES_TEST(test_truncates),
-		FILES_TEST(test_holes),		 FILES_TEST(test_frees),
-		FILES_TEST(test_grows),		 FILES_TEST(test_limit),
-		FILES_TEST(test_first_unit),	 FILES_TEST(test_flush),
-		FILES_TEST(test_appends),	 FILES_TEST(test_parallel_writers),
-		FILES_TEST(test_names),		 FILES_TEST(test_permissions),
-		FILES_TEST(test_small_files),	 FILES_TEST(test_small_files_that_are_cut),
+		FILES_TEST(test_any_range),
+		FILES_TEST(test_lists),
+		FILES_TEST(test_access),
+		FILES_TEST(test_two_sessions),
+		FILES_TEST(test_cut_by_another),
+		FILES_TEST(test_once_a_session),
+		FILES_TEST(test_truncates),
+		FILES_TEST(test_holes),
+		FILES_TEST(test_frees),
+		FILES_TEST(test_grows),
+		FILES_TEST(test_limit),
+		FILES_TEST(test_first_unit),
+		FILES_TEST(test_flush),
+		FILES_TEST(test_appends),
+		FILES_TEST(test_parallel_writers),
+		FILES_TEST(test_names),
+		FILES_TEST(test_permissions),
+		FILES_TEST(test_small_files),
+		FILES_TEST(test_small_files_that_are_cut),
 		FILES_TEST(test_kinds),
 	};
 

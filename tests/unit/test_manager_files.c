@@ -474,6 +474,70 @@ static void test_one_appends_at_a_time(void **state)
 
 /* ---- Ends of the manager */
 
+/* What was written before somebody made the file shorter is too late with a sync, too. */
+static void test_an_old_end_is_not_committed(void **state)
+{
+	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
+	Afar__FileAttributes attributes;
+	Afar__Request *late = ask_sync_close(file, 9000, 1);
+
+	(void)state;
+	assert_int_equal(file_do(&other, ask_file_open(file, 1), NULL), 0);
+	assert_int_equal(file_do(&other, ask_extend(file, 0, 9000), &attributes), 0);
+	assert_int_equal(file_do(&other, ask_end(file, 9000, attributes.layout), NULL), 0);
+	change_of(late)->sync->layout = attributes.layout;
+	FILE_DO(ask_size(file, 100), 0);
+	assert_int_equal(file_do(&other, late, NULL), 0);
+	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
+	assert_int_equal(attributes.size, 100);
+}
+
+/* The last one to have it open, of those who have told, closes it: another one has still to tell. */
+static void test_closed_before_all_have_claimed(void **state)
+{
+	Afar__FileAttributes attributes;
+	uint64_t file;
+
+	(void)state;
+	assert_int_equal(file_do(&other, ask_make(ROOT, "f", S_IFREG | 0644, 5, 8192), &attributes),
+			 0);
+	file = attributes.ino;
+	FILE_DO(ask_file_open(file, 6), 0);
+	FILE_DO(ask_remove(ROOT, "f", false), 0);
+	restart();
+	FILE_DO(ask_claim(6, file, 0), 0);
+	FILE_DO(ask_file_close(6), 0);
+	FILE_DO(ask_stat(file), 0);
+	assert_int_equal(file_do(&other, ask_claim(5, file, 0), NULL), 0);
+	FILE_DO(ask_stat(file), 0);
+	assert_int_equal(file_do(&other, ask_file_close(5), NULL), 0);
+	FILE_DO(ask_stat(file), -ESTALE);
+	check_files();
+}
+
+/* A writer ends without closing the file, which others have open: what it told outlives the manager. */
+static void test_an_end_outlives_who_told_of_it(void **state)
+{
+	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
+	Afar__Request *reading = ask_file_open(file, 1);
+	Afar__FileAttributes attributes;
+
+	(void)state;
+	hold_of(reading)->open->access = R_OK;
+	FILE_DO(reading, 0);
+	assert_int_equal(file_do(&other, ask_file_open(file, 1), NULL), 0);
+	assert_int_equal(file_do(&other, ask_end(file, 500, 0), NULL), 0);
+	client_lose(&fixture, &other);
+	fixture_advance(&fixture, 10000);
+	fixture_restart(&fixture);
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(fixture_join(&fixture, i, fixture.servers[i].capacity), 0);
+	assert_int_equal(client_resume(&fixture, &client), 0);
+	FILE_DO(ask_claim(0, 0, 0), 0);
+	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
+	assert_int_equal(attributes.size, 500);
+}
+
 static void test_claims(void **state)
 {
 	Afar__FileAttributes attributes;
@@ -591,6 +655,9 @@ TEST_GROUP(manager_files)
 		FILES_TEST(test_given_up_once),
 		FILES_TEST(test_who_may_tell_and_check),
 		FILES_TEST(test_one_appends_at_a_time),
+		FILES_TEST(test_an_old_end_is_not_committed),
+		FILES_TEST(test_closed_before_all_have_claimed),
+		FILES_TEST(test_an_end_outlives_who_told_of_it),
 		FILES_TEST(test_claims),
 		FILES_TEST(test_a_reader_commits_what_others_told),
 		FILES_TEST(test_nobody_claims),

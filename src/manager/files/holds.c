@@ -186,6 +186,7 @@ static int drop(struct hold *hold)
 {
 	struct file *file = hold->file;
 	struct undo *undo = fs_core(file->fs)->undo;
+	bool is_writer = hold->access & W_OK;
 	int ret = locks_drop(hold);
 
 	if (ret == 0)
@@ -201,7 +202,8 @@ static int drop(struct hold *hold)
 		if (ret != 0)
 			return ret;
 	}
-	if (file->is_dirty && file->inode && !file_is_held(file))
+	/* If its session has ended, nobody else claims what it wrote after a restart. */
+	if (file->is_dirty && file->inode && (is_writer || !file_is_held(file)))
 		file_put(file);
 	return file_settle(file);
 }
