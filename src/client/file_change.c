@@ -9,6 +9,7 @@
 #include "client/fs_call.h"
 #include "client/fs_lost.h"
 
+#define RESIZE_ROUNDS  4 /* an end is asked for so often because others have gone on meanwhile */
 #define ALLOCATE_FLAGS (AFAR_ALLOCATE_KEEP_SIZE | AFAR_ALLOCATE_PUNCH | AFAR_ALLOCATE_ZERO)
 
 static struct file_piece piece_at(struct file_inode *inode, uint64_t offset, uint64_t length)
@@ -92,7 +93,14 @@ static int restore_tail(struct file_inode *inode, uint64_t size, struct tail *ta
 	return error_fail(status, "%s", why);
 }
 
-static int call_set_size(struct afar_file *file, const struct fs_who *who, uint64_t size)
+enum cut {
+	CUT,	      /* nothing had to be zeroed                      */
+	CUT_ASKS,     /* others give the file up, and nothing else yet */
+	CUT_GIVEN_UP, /* which they have; -EAGAIN: they have gone on   */
+};
+
+static int call_set_size(struct afar_file *file, const struct fs_who *who, uint64_t size,
+			 enum cut cut)
 {
 	Afar__FileSet message = AFAR__FILE_SET__INIT;
 	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
@@ -103,6 +111,8 @@ static int call_set_size(struct afar_file *file, const struct fs_who *who, uint6
 	message.mask = AFAR_SET_SIZE;
 	message.size = size;
 	message.handle = file->hold->handle;
+	message.only_asks = cut == CUT_ASKS;
+	message.is_given_up = cut == CUT_GIVEN_UP;
 	operation.what_case = AFAR__FILE_CHANGE__WHAT_SET;
 	operation.set = &message;
 	ret = fs_change_one(file->fs, who, &operation, &answer);
@@ -124,19 +134,45 @@ static void lower_ends(struct file_inode *inode, uint64_t size)
 	pthread_mutex_unlock(&inode->lock);
 }
 
-static int resize(struct afar_file *file, const struct fs_who *who, uint64_t bytes)
+/* A new end in the middle of a unit that has room has a tail behind it. */
+static bool has_tail(struct file_inode *inode, uint64_t bytes)
 {
-	struct tail tail = {.piece.is_hole = true};
-	/* Others may have written. */
-	int ret = inode_fetch(file->inode, bytes, 1);
+	return bytes < size_of(inode) && bytes % FILE_UNIT != 0 &&
+	       !piece_at(inode, bytes, 1).is_hole;
+}
 
-	if (ret == 0 && bytes < size_of(file->inode))
-		ret = zero_tail(file->inode, bytes, &tail);
+/* Others could write the tail after it was zeroed, and show that when the file grows again: they give the file up first.
+ * -EAGAIN: they have gone on since, because all of this took too long. */
+static int resize_once(struct afar_file *file, const struct fs_who *who, uint64_t bytes)
+{
+	struct file_inode *inode = file->inode;
+	struct tail tail = {.piece.is_hole = true};
+	enum cut cut = CUT;
+	/* Others may have written. */
+	int ret = inode_fetch(inode, bytes, 1);
+
+	if (ret == 0 && has_tail(inode, bytes)) {
+		cut = CUT_GIVEN_UP;
+		ret = call_set_size(file, who, bytes, CUT_ASKS);
+		if (ret == 0)
+			ret = inode_fetch(inode, bytes, 1);
+		if (ret == 0 && bytes < size_of(inode))
+			ret = zero_tail(inode, bytes, &tail);
+	}
 	if (ret)
 		return ret;
-	lower_ends(file->inode, bytes);
-	ret = call_set_size(file, who, bytes);
-	return ret ? restore_tail(file->inode, bytes, &tail, ret) : 0;
+	lower_ends(inode, bytes);
+	ret = call_set_size(file, who, bytes, cut);
+	return ret ? restore_tail(inode, bytes, &tail, ret) : 0;
+}
+
+static int resize(struct afar_file *file, const struct fs_who *who, uint64_t bytes)
+{
+	int ret = -EAGAIN;
+
+	for (unsigned i = 0; i < RESIZE_ROUNDS && ret == -EAGAIN; i++)
+		ret = resize_once(file, who, bytes);
+	return ret;
 }
 
 int file_resize(struct afar_file *file, const struct fs_who *who, uint64_t bytes)

@@ -8,7 +8,8 @@
  *     a write                write_once() in file_transfer.c: inside the inode's gate it makes room
  *                            (inode_extend()), posts, and tells the end before it completes (inode_tell_end())
  *     a truncate             file_resize() in file_change.c: its own gate is shut, so nothing of its own is
- *                            posted or loose (inode_shut()); it zeroes the rest of the unit; ends are lowered
+ *                            posted or loose (inode_shut()); it zeroes the rest of the unit when others have
+ *                            given the file up (CUT_ASKS); ends are lowered
  *     a recall               give_up() in fs_recall.c
  *     claims                 fs_session_resumed() in fs_claim.c, of what is open, with ends and layouts
  *   the manager            src/manager/files/
@@ -27,10 +28,8 @@
  * own, because its answer is what lets a client write. A client has one write and one truncate under way at most.
  * A truncate waits for others as long as it takes. Everybody may remove the file's name.
  *
- * The model is stricter than the code in two places, whose rules can be broken in file.h:
- *   - CLOSE_FORGETS_LOOSE: file_close() does not wait until the server has closed connections that ended under writes.
- *   - TAIL_ZEROED_BEFORE_RECALL: file_resize() zeroes the rest of the unit before the manager has recalled others, so a
- *     write of theirs may land there between the two, and show when the file grows again.
+ * The model is stricter than the code in one place, whose rule can be broken in file.h. CLOSE_FORGETS_LOOSE: file_close() does not
+ * wait until the server has closed connections that ended under writes, so the hold may go before such a write has landed.
  *
  * Sizes are as users may count on them: a write that was acknowledged counts until somebody truncates. If the manager
  * ends, and a client with ends that only it could claim has died before they were stored, they count no more.

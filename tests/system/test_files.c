@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@
 #include "lib/api.h"
 
 #define NR_THREADS 4U
+#define NR_CUTS	   200U
 #define UNIT	   ((uint64_t)AFAR_FILE_BLOCK)
 
 static uint32_t tier;
@@ -269,6 +271,62 @@ static void test_cut_by_another(void **state)
 	expect_content(file, data, 1000);
 	close_file(file);
 	assert_int_equal(afar_fs_unlink(fs, NULL, root, "cut"), 0);
+	assert_int_equal(afar_fs_close(there), 0);
+	assert_int_equal(afar_session_close(another), 0);
+}
+
+struct late_write {
+	struct afar_file *file;
+	unsigned pauses;
+	ssize_t ret;
+};
+
+static void *write_late(void *argument)
+{
+	static uint8_t ones[UNIT];
+	struct late_write *late = argument;
+
+	memset(ones, 1, sizeof(ones));
+	for (unsigned i = 0; i < late->pauses; i++)
+		sched_yield();
+	late->ret = afar_file_pwrite(late->file, ones, sizeof(ones), 0);
+	return NULL;
+}
+
+/* Another session writes where a file is to end just now: that is before or behind, and shows no more if it was before. */
+static void test_cut_under_a_write(void **state)
+{
+	static uint8_t data[UNIT], got[UNIT];
+	struct afar_session *another;
+	struct afar_fs *there;
+	struct afar_file *here = make_file("under", O_RDWR), *file;
+	uint64_t ino = afar_file_ino(here);
+
+	(void)state;
+	assert_int_equal(afar_session_open(cluster_uri(cluster), NULL, &another), 0);
+	open_in(another, 0, &there);
+	assert_int_equal(afar_file_open(there, NULL, ino, O_RDWR, &file), 0);
+	memset(data, 2, sizeof(data));
+	for (unsigned i = 0; i < NR_CUTS; i++) {
+		struct late_write late = {.file = file, .pauses = i % 100};
+		pthread_t thread;
+
+		write_bytes(here, data, sizeof(data), 0);
+		assert_int_equal(afar_file_pread(file, got, sizeof(got), 0), sizeof(got));
+		assert_int_equal(pthread_create(&thread, NULL, write_late, &late), 0);
+		assert_int_equal(afar_file_truncate(here, 1000), 0);
+		pthread_join(thread, NULL);
+		assert_int_equal(late.ret, sizeof(data));
+		if (size_of(fs, ino) != 1000)
+			continue;
+		assert_int_equal(afar_file_truncate(here, sizeof(got)), 0);
+		assert_int_equal(afar_file_pread(here, got, sizeof(got), 0), sizeof(got));
+		assert_int_equal(count_bytes(got + 1000, sizeof(got) - 1000, 0),
+				 sizeof(got) - 1000);
+	}
+	close_file(here);
+	close_file(file);
+	assert_int_equal(afar_fs_unlink(fs, NULL, root, "under"), 0);
 	assert_int_equal(afar_fs_close(there), 0);
 	assert_int_equal(afar_session_close(another), 0);
 }
@@ -872,25 +930,16 @@ static void test_kinds(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		FILES_TEST(test_any_range),
-		FILES_TEST(test_lists),
-		FILES_TEST(test_access),
-		FILES_TEST(test_two_sessions),
-		FILES_TEST(test_cut_by_another),
-		FILES_TEST(test_once_a_session),
-		FILES_TEST(test_truncates),
-		FILES_TEST(test_holes),
-		FILES_TEST(test_frees),
-		FILES_TEST(test_grows),
-		FILES_TEST(test_limit),
-		FILES_TEST(test_first_unit),
-		FILES_TEST(test_flush),
-		FILES_TEST(test_appends),
-		FILES_TEST(test_parallel_writers),
-		FILES_TEST(test_names),
-		FILES_TEST(test_permissions),
-		FILES_TEST(test_small_files),
-		FILES_TEST(test_small_files_that_are_cut),
+		FILES_TEST(test_any_range),	 FILES_TEST(test_lists),
+		FILES_TEST(test_access),	 FILES_TEST(test_two_sessions),
+		FILES_TEST(test_cut_by_another), FILES_TEST(test_cut_under_a_write),
+		FILES_TEST(test_once_a_session), FILES_TEST(test_truncates),
+		FILES_TEST(test_holes),		 FILES_TEST(test_frees),
+		FILES_TEST(test_grows),		 FILES_TEST(test_limit),
+		FILES_TEST(test_first_unit),	 FILES_TEST(test_flush),
+		FILES_TEST(test_appends),	 FILES_TEST(test_parallel_writers),
+		FILES_TEST(test_names),		 FILES_TEST(test_permissions),
+		FILES_TEST(test_small_files),	 FILES_TEST(test_small_files_that_are_cut),
 		FILES_TEST(test_kinds),
 	};
 

@@ -407,6 +407,70 @@ static void test_given_up_once(void **state)
 	check_files();
 }
 
+/* Whoever makes it shorter zeroes what is left behind the end, while others have given the file up. */
+static void test_given_up_until_its_end_is_zeroed(void **state)
+{
+	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
+	Afar__Request *first = ask_size(file, 100), *late = ask_size(file, 100);
+	Afar__Request *second = ask_size(file, 100);
+	Afar__FileAttributes attributes;
+	Afar__Reply *where = NULL;
+
+	(void)state;
+	assert_int_equal(file_do(&other, ask_file_open(file, 1), NULL), 0);
+	FILE_DO(ask_file_open(file, 1), 0);
+	FILE_DO(ask_extend(file, 0, 9000), 0);
+	FILE_DO(ask_size(file, 9000), 0);
+	/* Nobody was asked before. */
+	change_of(late)->set->is_given_up = true;
+	FILE_DO(late, -EAGAIN);
+	fixture.nr_recalls = 0;
+	change_of(first)->set->only_asks = true;
+	FILE_DO(first, 0);
+	assert_int_equal(fixture.nr_recalls, 1);
+	fixture_send(&fixture, &other, ++other.next_id, ask_map(file), &where);
+	fixture_pump(&fixture);
+	assert_null(where);
+	FILE_DO(ask_map(file), 0);
+	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
+	assert_int_equal(attributes.size, 9000);
+	change_of(second)->set->is_given_up = true;
+	FILE_DO(second, 0);
+	fixture_pump(&fixture);
+	assert_non_null(where);
+	assert_int_equal(where->file_results->results[0]->attributes->size, 100);
+	drop(where);
+	assert_int_equal(fixture.nr_recalls, 1);
+}
+
+/* It took too long: others have gone on. */
+static void test_given_up_for_ten_seconds(void **state)
+{
+	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
+	Afar__Request *first = ask_size(file, 100), *second = ask_size(file, 100);
+	Afar__Reply *where = NULL;
+
+	(void)state;
+	FILE_DO(ask_file_open(file, 1), 0);
+	FILE_DO(ask_extend(file, 0, 9000), 0);
+	FILE_DO(ask_size(file, 9000), 0);
+	change_of(first)->set->only_asks = true;
+	FILE_DO(first, 0);
+	/* Nobody had it open; who opens it now waits as well. */
+	fixture_send(&fixture, &other, ++other.next_id, ask_file_open(file, 1), &where);
+	fixture_pump(&fixture);
+	assert_null(where);
+	fixture_advance(&fixture, 9000);
+	assert_null(where);
+	fixture_advance(&fixture, 1100);
+	assert_non_null(where);
+	assert_int_equal(where->file_results->results[0]->status, 0);
+	drop(where);
+	change_of(second)->set->is_given_up = true;
+	FILE_DO(second, -EAGAIN);
+	FILE_DO(ask_size(file, 100), 0);
+}
+
 static void test_who_may_tell_and_check(void **state)
 {
 	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
@@ -653,6 +717,8 @@ TEST_GROUP(manager_files)
 		FILES_TEST(test_two_make_it_shorter),
 		FILES_TEST(test_a_recall_ends),
 		FILES_TEST(test_given_up_once),
+		FILES_TEST(test_given_up_until_its_end_is_zeroed),
+		FILES_TEST(test_given_up_for_ten_seconds),
 		FILES_TEST(test_who_may_tell_and_check),
 		FILES_TEST(test_one_appends_at_a_time),
 		FILES_TEST(test_an_old_end_is_not_committed),

@@ -167,6 +167,16 @@ int file_set(struct fs *fs, const struct who *who, const struct session *session
 
 	if (ret == 0)
 		ret = check_set(*out, who, session, ask);
+	/* Somebody may have made it as short meanwhile: then nobody was asked. */
+	if (ret == 0 && ask->only_asks)
+		return (ask->mask & SET_SIZE) && ask->size < (*out)->inode->size
+			       ? file_give_up(*out, session)
+			       : 0;
+	if (ret == 0 && ask->is_given_up && !recall_is_kept(*out, session))
+		return error_fail(-EAGAIN,
+				  "make inode %llu shorter: others who gave it up for that have "
+				  "gone on; ask them again",
+				  (unsigned long long)ask->ino);
 	if (ret == 0 && (ask->mask & SET_SIZE))
 		ret = file_resize(*out, session, ask->size);
 	inode = ret == 0 ? file_edit(*out) : NULL;

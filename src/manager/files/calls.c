@@ -281,7 +281,7 @@ static int set(struct fs *fs, const struct who *who, const struct session *sessi
 	struct file *file;
 	int ret = file_set(fs, who, session, ask, &file);
 
-	if (ask->mask & FILE_SET_SIZE)
+	if ((ask->mask & FILE_SET_SIZE) && !(ask->only_asks && ret == 0))
 		end_recall(fs, ask->ino);
 	return ret == 0 ? tell(file, result) : ret;
 }

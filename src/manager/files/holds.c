@@ -197,6 +197,8 @@ static int drop(struct hold *hold)
 	undo_tree_remove(undo, &file->fs->holds_by_handle, hold, compare_holds);
 	undo_unlink(undo, &hold->node);
 	undo_gone(undo, hold, free);
+	if (file->recaller == hold->session && !holds(file, hold->session))
+		recall_end(file);
 	if (file->appender == hold->session && !holds(file, hold->session)) {
 		ret = set_appender(file, 0);
 		if (ret != 0)

@@ -193,6 +193,15 @@ static int cut(struct file *file, uint64_t from, uint64_t to)
 	return 0;
 }
 
+int file_give_up(struct file *file, const struct session *session)
+{
+	int ret = check_alone(file, session, "make shorter");
+
+	if (ret == 0)
+		recall_keep(file, session);
+	return ret;
+}
+
 int file_resize(struct file *file, const struct session *session, uint64_t size)
 {
 	struct inode *inode;

@@ -20,6 +20,8 @@
  * that either, however patient whoever makes it shorter is. */
 #define RECALL_MS 10000U
 
+#define ANY_REQUEST 0U /* of the session that recalls: recall_keep() */
+
 static Afar__Request *new_request(const struct file *file)
 {
 	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
@@ -135,6 +137,24 @@ void recall_end(struct file *file)
 	file->recall_until = 0;
 }
 
+void recall_keep(struct file *file, const struct session *session)
+{
+	struct core *core = fs_core(file->fs);
+
+	/* Nobody else may have it open: who opens it now waits, too. */
+	if (file->recaller != session->number)
+		file->recall = ++core->files->last_recall;
+	file->recaller = session->number;
+	file->recall_request = ANY_REQUEST;
+	file->recall_until = core_now(core) + RECALL_MS * UINT64_C(1000000);
+}
+
+bool recall_is_kept(const struct file *file, const struct session *session)
+{
+	return file->recaller == session->number && file->recall_request == ANY_REQUEST &&
+	       file->recall_until > core_now(fs_core(file->fs));
+}
+
 /* ---- Waiting */
 
 /* The inode that an operation takes parts of the pool from; 0: it does not. */
@@ -156,7 +176,8 @@ static uint64_t ino_to_recall(const struct fs *fs, const Afar__FileChange *ask)
 /* The request is the one that others give the file up for. */
 static bool is_recaller(const struct file *file, const struct event *event)
 {
-	return file->recaller == event->session && file->recall_request == event->request_id;
+	return file->recaller == event->session &&
+	       (file->recall_request == event->request_id || file->recall_request == ANY_REQUEST);
 }
 
 static bool is_recalled(const struct file *file, const struct core *core, const struct event *event)

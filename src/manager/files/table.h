@@ -367,6 +367,8 @@ int file_prepare(struct file *file, uint64_t bytes);
 bool file_is_spare(const struct file *file, uint64_t offset, uint64_t length);
 /* Returns how many units a file has, without those that nobody has asked for yet. */
 uint64_t inode_asked_units(const struct inode *inode);
+/* Has others give the file up before its end is zeroed. -EBUSY: another session has it open, and has not. */
+int file_give_up(struct file *file, const struct session *session);
 /* Sets a size. A smaller one gives units back. -EBUSY: another session has it open. */
 int file_resize(struct file *file, const struct session *session, uint64_t size);
 int file_punch(struct file *file, const struct session *session, uint64_t offset, uint64_t length);
@@ -396,6 +398,9 @@ bool file_is_shared(const struct file *file, const struct session *session);
 bool file_is_kept(const struct file *file, const struct session *session);
 /* The change is done, or has failed. */
 void recall_end(struct file *file);
+/* What others gave up they do without until the session has asked for more, or for 10 s. */
+void recall_keep(struct file *file, const struct session *session);
+bool recall_is_kept(const struct file *file, const struct session *session);
 /* Until when a change waits for others to give files up; asks them. */
 uint64_t recalls_wait(struct core *core, const struct event *event, const struct fs *fs);
 /* Until when somebody waits who asks where a file's bytes are. */
