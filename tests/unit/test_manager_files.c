@@ -538,24 +538,6 @@ static void test_one_appends_at_a_time(void **state)
 
 /* ---- Ends of the manager */
 
-/* What was written before somebody made the file shorter is too late with a sync, too. */
-static void test_an_old_end_is_not_committed(void **state)
-{
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
-	Afar__FileAttributes attributes;
-	Afar__Request *late = ask_sync_close(file, 9000, 1);
-
-	(void)state;
-	assert_int_equal(file_do(&other, ask_file_open(file, 1), NULL), 0);
-	assert_int_equal(file_do(&other, ask_extend(file, 0, 9000), &attributes), 0);
-	assert_int_equal(file_do(&other, ask_end(file, 9000, attributes.layout), NULL), 0);
-	change_of(late)->sync->layout = attributes.layout;
-	FILE_DO(ask_size(file, 100), 0);
-	assert_int_equal(file_do(&other, late, NULL), 0);
-	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
-	assert_int_equal(attributes.size, 100);
-}
-
 /* The last one to have it open, of those who have told, closes it: another one has still to tell. */
 static void test_closed_before_all_have_claimed(void **state)
 {
@@ -721,7 +703,6 @@ TEST_GROUP(manager_files)
 		FILES_TEST(test_given_up_for_ten_seconds),
 		FILES_TEST(test_who_may_tell_and_check),
 		FILES_TEST(test_one_appends_at_a_time),
-		FILES_TEST(test_an_old_end_is_not_committed),
 		FILES_TEST(test_closed_before_all_have_claimed),
 		FILES_TEST(test_an_end_outlives_who_told_of_it),
 		FILES_TEST(test_claims),
