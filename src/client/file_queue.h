@@ -71,7 +71,7 @@ int file_check_op(const struct afar_op *op, uint64_t length);
 
 /* ---- A queue's part; queue.c, progress.c and wait.c call these, on the queue's thread */
 
-/* What a queue needs for files; made when it is connected to the first one. */
+/* A queue has this for files. It is made when the queue is connected to the first one. */
 struct queue_files;
 
 /* Connects a queue to a file's servers, for a caller who is a user of its target, and counts it out. */

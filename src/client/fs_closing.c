@@ -169,7 +169,7 @@ int late_close_add(struct afar_file *file)
 	if (!closing)
 		return error_code(-ENOMEM);
 	closing->file = file;
-	/* What is written from now on, through other handles, is theirs to commit. */
+	/* Other handles commit what is written through them from now on. */
 	closing->is_change = file_has_to_commit(file);
 	pthread_mutex_lock(&closings->lock);
 	ret = closings->nr_changes + closings->nr_holds < PENDING_MAX ? start(file->fs) : -EAGAIN;

@@ -293,7 +293,7 @@ static int undo_begin(struct afar_region *region, int status)
 
 	strncpy(why, error_last_line(), sizeof(why) - 1);
 	why[sizeof(why) - 1] = '\0';
-	/* What has been posted may still land: the memory stays ours until it cannot any more. */
+	/* Posted writes may still land: the memory stays ours until they cannot any more. */
 	if (settle(region, "begin a version of") == 0)
 		move_to_newest(region);
 	else

@@ -69,7 +69,7 @@ static int take_ranges(const struct afar_region *region, const struct afar_range
 
 /* ---- Preparing */
 
-/* What is to be prepared: units, ascending, and the ranges that touch them. */
+/* The units to prepare, ascending, and the ranges that touch them. */
 struct plan {
 	struct afar_range *ranges;
 	unsigned nr_ranges;

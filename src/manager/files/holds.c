@@ -42,7 +42,7 @@ static void mark(struct file *file, uint64_t number)
 		store_mark(core->store, &session->holds_mark);
 }
 
-/* What the session has open is read. */
+/* Notes that the answer reads what the session has open. */
 static void look_at_session(const struct fs *fs, uint64_t number)
 {
 	const struct core *core = fs_core(fs);
