@@ -553,7 +553,6 @@ static void test_closed_before_all_have_claimed(void **state)
 	restart();
 	FILE_DO(ask_claim(6, file, 0), 0);
 	FILE_DO(ask_file_close(6), 0);
-	FILE_DO(ask_stat(file), 0);
 	assert_int_equal(file_do(&other, ask_claim(5, file, 0), NULL), 0);
 	FILE_DO(ask_stat(file), 0);
 	assert_int_equal(file_do(&other, ask_file_close(5), NULL), 0);
@@ -587,7 +586,7 @@ static void test_an_end_outlives_who_told_of_it(void **state)
 static void test_claims(void **state)
 {
 	Afar__FileAttributes attributes;
-	Afar__Reply *waiting = NULL;
+	Afar__Reply *waiting = NULL, *asking = NULL;
 	uint64_t file;
 
 	(void)state;
@@ -596,19 +595,21 @@ static void test_claims(void **state)
 	file = attributes.ino;
 	FILE_DO(ask_remove(ROOT, "f", false), 0);
 	restart();
-	/* Nobody knows yet who holds what: changes wait. */
+	/* Nobody knows yet who holds what, and where it ends: changes and questions wait. */
 	fixture_send(&fixture, &client, ++client.next_id, ask_make(ROOT, "g", S_IFREG, 0, 0),
 		     &waiting);
+	fixture_send(&fixture, &client, ++client.next_id, ask_stat(file), &asking);
 	fixture_pump(&fixture);
-	assert_null(waiting);
+	assert_true(!waiting && !asking);
 	FILE_DO(ask_claim(0, 0, 0), 0);
-	assert_null(waiting);
-	FILE_DO(ask_stat(file), 0);
+	assert_true(!waiting && !asking);
+	assert_int_equal(file_do(&other, ask_claim(5, file, 5000), NULL), 0);
 	/* An end of another layout is one from before somebody made the file shorter. */
 	assert_int_equal(file_do(&other, ask_claim_of(5, file, 7000, 3), NULL), 0);
-	assert_int_equal(file_do(&other, ask_claim(5, file, 5000), NULL), 0);
 	fixture_pump(&fixture);
 	expect_answer(waiting, 0, NULL);
+	assert_int_equal(asking->file_results->results[0]->attributes->size, 5000);
+	expect_answer(asking, 0, NULL);
 	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
 	assert_int_equal(attributes.size, 5000);
 	assert_int_equal(file_do(&other, ask_file_close(5), NULL), 0);
@@ -648,6 +649,7 @@ static void test_a_reader_commits_what_others_told(void **state)
 static void test_nobody_claims(void **state)
 {
 	Afar__FileAttributes attributes;
+	Afar__Reply *asking = NULL;
 
 	(void)state;
 	assert_int_equal(file_do(&other, ask_make(ROOT, "f", S_IFREG | 0644, 5, 8192), &attributes),
@@ -655,10 +657,14 @@ static void test_nobody_claims(void **state)
 	FILE_DO(ask_remove(ROOT, "f", false), 0);
 	restart();
 	FILE_DO(ask_claim(0, 0, 0), 0);
-	FILE_DO(ask_stat(attributes.ino), 0);
 	client_lose(&fixture, &other);
 	fixture_advance(&fixture, 900); /* ours lives on */
-	FILE_DO(ask_stat(attributes.ino), 0);
+	/* Questions wait for claims no longer than for servers. */
+	fixture_send(&fixture, &client, ++client.next_id, ask_stat(attributes.ino), &asking);
+	fixture_pump(&fixture);
+	assert_null(asking);
+	fixture_advance(&fixture, 3000);
+	expect_answer(asking, 0, NULL);
 	fixture_advance(&fixture, 10000);
 	FILE_DO(ask_stat(attributes.ino), -ESTALE);
 }

@@ -190,6 +190,8 @@ static void test_limits(void **state)
 	FILE_DO(ask_extend(file, 0, MIB), 0);
 	FILE_DO(ask_extend(file, MIB, 1), -EDQUOT);
 	restart();
+	FILE_DO(ask_claim(0, 0, 0), 0);
+	assert_int_equal(file_do(&other, ask_claim(0, 0, 0), NULL), 0);
 	assert_int_equal(fs_of()->max_inodes, 1);
 	assert_int_equal(ns_of(fs_number)->max_bytes, FILE_UNIT);
 }

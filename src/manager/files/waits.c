@@ -77,12 +77,23 @@ int files_check_claimed(const struct fs *fs, const Afar__Request *request)
 			  fs_namespace(fs)->name, fs->nr_unclaimed);
 }
 
+/* Until sessions have told again what they have open, sizes may be from before what was acknowledged to them. They do as
+ * soon as they are connected; what has ended is not waited for, because reading must not stop for a lease. */
+static uint64_t wait_for_claims(const struct core *core, const struct event *event)
+{
+	uint64_t until = core->started_at + CORE_RECOVERY_NS;
+
+	if (until <= core_now(core))
+		return 0;
+	return until < event->answer_by ? until : event->answer_by;
+}
+
 /* Those that ask where bytes are wait while these are being taken away. */
 static uint64_t look_wait(struct core *core, const struct event *event)
 {
 	const Afar__FilesLook *ask = event->request->files_look;
 	const struct fs *fs = files_find(core, ask->fs);
-	uint64_t until = 0, wait;
+	uint64_t until = fs && fs->nr_unclaimed != 0 ? wait_for_claims(core, event) : 0, wait;
 
 	for (size_t i = 0; i < ask->n_operations && fs; i++) {
 		if (ask->operations[i]->what_case != AFAR__FILE_LOOK__WHAT_MAP)
