@@ -379,29 +379,38 @@ int file_commit(struct afar_file *file)
 	return commit(file, 0, false);
 }
 
-static int fail_lost(const struct afar_file *file)
+static int fail_lost_in(const struct afar_fs *fs, uint64_t ino)
 {
 	return error_fail(-AFAR_EUNSYNCED,
 			  "sync inode %llu of file system '%s': a server ended before what was "
 			  "written since the last sync was durable; write it again",
-			  (unsigned long long)file->inode->ino, file->fs->ns->name);
+			  (unsigned long long)ino, fs->ns->name);
+}
+
+static int fail_lost(const struct afar_file *file)
+{
+	return fail_lost_in(file->fs, file->inode->ino);
 }
 
 /* ---- Closing */
 
-/* A file that its program has closed, and the manager too, or who knows. */
-static void end_file(struct afar_file *file, uint64_t nr_claims)
+void file_drop(struct afar_file *file)
 {
 	struct afar_fs *fs = file->fs;
-	uint64_t handle = file->hold->handle;
 
-	/* The manager may have been told again that it is open. */
-	if (nr_claims != fs_count_claims(fs))
-		call_close(fs, handle);
 	fs_hold_end(fs, file->hold);
 	inode_put(file->inode);
 	handle_unuse(&fs->handle);
 	handle_retire(file);
+}
+
+/* A file that its program has closed, and the manager too, or who knows. */
+static void end_file(struct afar_file *file, uint64_t nr_claims)
+{
+	/* The manager may have been told again that it is open. */
+	if (nr_claims != fs_count_claims(file->fs))
+		call_close(file->fs, file->hold->handle);
+	file_drop(file);
 }
 
 /* If the manager refuses the commit, it closes the file all the same. */
@@ -417,10 +426,13 @@ static int commit_and_close(struct afar_file *file, bool is_trimmed)
 int file_close(struct afar_file *file)
 {
 	struct afar_fs *fs = file->fs;
-	uint64_t handle = file->hold->handle, nr_claims = fs_count_claims(fs);
+	uint64_t handle = file->hold->handle, nr_claims = fs_count_claims(fs),
+		 ino = file->inode->ino;
 	bool is_writable = file->access & W_OK, is_trimmed, is_lost = file_take_loss(file, false);
 	int ret;
 
+	if (is_writable && closings_hold_back(file))
+		return is_lost ? fail_lost_in(fs, ino) : 0;
 	/* The last one to close it gives room back: not one that nobody waits for. */
 	if (is_writable && !inode_is_alone(file->inode) && closings_are_pending(fs))
 		closings_flush(fs);

@@ -385,7 +385,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_close, (struct afar_fs *fs), (fs))
 
 	if (ret)
 		return ret;
-	closings_flush(fs);
+	closings_flush_last(fs);
 	ret = handle_close(fs, HANDLE_FS);
 	if (ret == -EBUSY)
 		return error_fail(ret,

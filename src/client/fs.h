@@ -241,6 +241,8 @@ void inode_leave(struct file_inode *inode);
  * has ended; then the gate stays open.
  */
 int inode_shut(struct file_inode *inode, uint64_t deadline);
+/* Fails as that does if a write can land: -EBUSY. */
+int inode_fail_loose(uint64_t ino);
 /* When one gives up shutting that a program waits for. */
 uint64_t inode_shut_deadline(const struct file_inode *inode);
 void inode_reopen(struct file_inode *inode);
@@ -376,6 +378,8 @@ bool file_has_to_commit(const struct afar_file *file);
 /* Before and after a call that closes a file. `result` is NULL if `ret` is negative. */
 void file_begin_close(struct late_close *closing);
 void file_end_close(struct late_close *closing, int ret, const Afar__FileResult *result);
+/* Ends a file that its program has closed without telling the manager. */
+void file_drop(struct afar_file *file);
 /* The call that was begun has failed as a whole, and the file is as open as before. */
 void file_undo_close(struct late_close *closing);
 /* As afar_file_sync(). */

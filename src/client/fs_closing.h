@@ -3,6 +3,12 @@
  * Closing files for which nobody waits (afar_file_close_later()). Their closing goes along with the next call
  * about files, in the same message and the same commit; a thread sends what no call has taken along for
  * CLOSING_MS. Until then they are open as far as the manager knows, and are claimed like all that is open.
+ *
+ * A server may still carry out writes of a connection that has ended (target_is_loose()). While it may, the manager must
+ * not take a file that was open to write for closed: it would give the file's room to others, and such a write would
+ * land in theirs. So these closings are held back, however the program closes, until the servers have closed those
+ * connections. The thread asks them to. With the file system itself they are dropped, and the manager has the files
+ * open until the session ends, which fences it.
  */
 #ifndef CLIENT_FS_CLOSING_H
 #define CLIENT_FS_CLOSING_H
@@ -39,8 +45,10 @@ struct fs_closings {
 	pthread_cond_t changed;
 	struct cds_list_head changes, holds; /* struct late_close, of both kinds */
 	unsigned nr_changes, nr_holds;
-	unsigned nr_taken; /* by calls that are under way */
-	pthread_t thread;  /* that sends what no call takes */
+	struct cds_list_head held_back; /* struct late_close, of either kind; no call takes them */
+	uint64_t ask_after; /* clock_ns(): no server is asked to close connections before */
+	unsigned nr_taken;  /* by calls that are under way */
+	pthread_t thread;   /* that sends what no call takes */
 	bool has_thread, is_ending;
 };
 
@@ -49,10 +57,15 @@ void closings_free(struct fs_closings *closings);
 
 /* Adds a file that its program has closed. On -ENOMEM, and -EAGAIN if there are many, the caller closes it itself. */
 int late_close_add(struct afar_file *file);
-/* Sends all, and waits until they have ended. */
+/* Has a file that its program has closed closed as soon as no write can land in it any more. False: none can, the caller
+ * closes it. May wait for a server, for a second at most. */
+bool closings_hold_back(struct afar_file *file);
+/* Sends all that are not held back, and waits until they have ended. */
 void closings_flush(struct afar_fs *fs);
-/* Whether any have not ended. */
+/* Whether any have not ended that are not held back. */
 bool closings_are_pending(struct afar_fs *fs);
+/* Flushes, and then drops what is held back still, after a last try. */
+void closings_flush_last(struct afar_fs *fs);
 /* Ends the thread; all have ended. The next one begins another. */
 void closings_stop(struct afar_fs *fs);
 

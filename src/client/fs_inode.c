@@ -185,6 +185,14 @@ void inode_wake(struct file_inode *inode)
 	pthread_mutex_unlock(&inode->lock);
 }
 
+int inode_fail_loose(uint64_t ino)
+{
+	return error_fail(-EBUSY,
+			  "change inode %llu: a server that does not answer may still carry out a "
+			  "write whose connection has ended; see 'afar status'",
+			  (unsigned long long)ino);
+}
+
 /* Has servers close connections that ended under writes, so that none of these can land any more. */
 static int settle(struct file_inode *inode)
 {
@@ -193,13 +201,7 @@ static int settle(struct file_inode *inode)
 	if (!target_is_loose(pool))
 		return 0;
 	target_settle_all(pool, session_deadline(pool->session));
-	return target_is_loose(pool)
-		       ? error_fail(-EBUSY,
-				    "change inode %llu of '%s': a server that does not answer may "
-				    "still carry out a write whose connection has ended; see 'afar "
-				    "status'",
-				    (unsigned long long)inode->ino, inode->fs->ns->name)
-		       : 0;
+	return target_is_loose(pool) ? inode_fail_loose(inode->ino) : 0;
 }
 
 /* Waits until operations on queues have nothing posted. Meanwhile blocking calls go on, because a thread that makes one may be

@@ -68,19 +68,23 @@ static int start(struct recall *recall)
 }
 
 /* Finds the inode, if a file of it is open. On success the fs waits for end(), and the inode is the
- * caller's to put. */
-static struct file_inode *find(struct afar_session *session, const Afar__FileRecall *ask)
+ * caller's to put. Else says whether writes to files of a file system that has been closed may still land: closings that
+ * are held back (fs_closing.h) are dropped with it, while its pool lingers (linger.c). */
+static struct file_inode *find(struct afar_session *session, const Afar__FileRecall *ask,
+			       bool *is_loose)
 {
 	struct file_inode *inode = NULL;
 	struct afar_fs *fs;
 
 	pthread_mutex_lock(&session->lock);
+	*is_loose = session->nr_lingering != 0;
 	cds_list_for_each_entry (fs, &session->file_systems, node) {
 		if (fs->ns->number != ask->fs)
 			continue;
 		/* First, because a file that is being opened now may have been told of before. */
 		inode_set_outdated(fs, ask->ino);
 		inode = inode_find(fs, ask->ino);
+		*is_loose = false;
 		break;
 	}
 	pthread_mutex_unlock(&session->lock);
@@ -89,14 +93,16 @@ static struct file_inode *find(struct afar_session *session, const Afar__FileRec
 
 void fs_recall(struct afar_session *session, const Afar__FileRecall *ask, struct rpc_call *call)
 {
-	struct file_inode *inode = find(session, ask);
+	bool is_loose;
+	struct file_inode *inode = find(session, ask, &is_loose);
 	struct recall *recall;
 	struct afar_fs *fs;
 	int ret;
 
 	/* Nothing is posted to what is not open, or is being closed. */
 	if (!inode) {
-		rpc_reply_status(call, 0, 0);
+		ret = is_loose ? inode_fail_loose(ask->ino) : 0;
+		rpc_reply_status(call, 0, ret);
 		return;
 	}
 	recall = malloc(sizeof(*recall));

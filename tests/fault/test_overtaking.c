@@ -5,6 +5,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,10 +15,12 @@
 #include <string.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include <afar/afar.h>
+#include <afar/file.h>
 
 #include "cluster.h"
 
@@ -73,20 +76,22 @@ static struct afar_queue *open_queue(struct afar_session *session)
 	return queue;
 }
 
-static int64_t write_all(struct afar_queue *queue, struct afar_region *region, char value)
+static int64_t write_to(struct afar_queue *queue, struct afar_target *target, char value)
 {
 	char bytes[BYTES];
 	struct afar_iov iov = {.addr = bytes, .length = sizeof(bytes)};
-	struct afar_op op = {.opcode = AFAR_OP_WRITE,
-			     .nr_iov = 1,
-			     .target = afar_region_target(region),
-			     .iov = &iov};
+	struct afar_op op = {.opcode = AFAR_OP_WRITE, .nr_iov = 1, .target = target, .iov = &iov};
 	struct afar_completion done;
 
 	memset(bytes, value, sizeof(bytes));
 	assert_int_equal(afar_queue_submit(queue, &op, 1), 1);
 	assert_int_equal(afar_queue_wait(queue, &done, 1, 1, -1), 1);
 	return done.result;
+}
+
+static int64_t write_all(struct afar_queue *queue, struct afar_region *region, char value)
+{
+	return write_to(queue, afar_region_target(region), value);
 }
 
 static void expect(struct afar_region *region, char value)
@@ -221,9 +226,152 @@ static void test_closed_under_given_up_writes(void **state)
 	cluster_stop(cluster);
 }
 
+/* ---- Files */
+
+static uint64_t free_bytes(struct afar_fs *fs)
+{
+	struct afar_fs_stat stat = {.size = sizeof(stat)};
+
+	assert_int_equal(afar_fs_stat(fs, &stat), 0);
+	return stat.free_bytes + stat.pending_bytes;
+}
+
+struct file_world {
+	struct cluster *cluster;
+	pid_t thread; /* of the server */
+	struct afar_session *session, *other;
+	struct afar_fs *fs, *other_fs;
+	struct afar_queue *first, *second; /* each has a connection to one thread of the server */
+	struct afar_file *file;
+	uint64_t root, ino;
+};
+
+static void open_files(struct file_world *world)
+{
+	const struct afar_session_options options = {.size = sizeof(options), .timeout_ms = 1500};
+	struct afar_fs_stat stat = {.size = sizeof(stat)};
+	struct afar_target *target;
+
+	assert_int_equal(cluster_start(1, 256 * MIB, &world->cluster), 0);
+	world->thread = find_thread(cluster_server(world->cluster, 0));
+	assert_int_equal(afar_session_open(cluster_uri(world->cluster), &options, &world->session),
+			 0);
+	assert_int_equal(afar_session_open(cluster_uri(world->cluster), &options, &world->other),
+			 0);
+	assert_int_equal(afar_fs_create(world->session, "f", NULL), 0);
+	assert_int_equal(afar_fs_open(world->session, "f", NULL, &world->fs), 0);
+	assert_int_equal(afar_fs_open(world->other, "f", NULL, &world->other_fs), 0);
+	assert_int_equal(afar_fs_stat(world->fs, &stat), 0);
+	world->root = stat.root;
+	assert_int_equal(afar_file_create(world->fs, NULL, world->root, "x", 0600, O_RDWR,
+					  &world->file, NULL),
+			 0);
+	world->ino = afar_file_ino(world->file);
+	target = afar_file_target(world->file);
+	assert_non_null(target);
+	world->first = open_queue(world->session);
+	world->second = open_queue(world->session);
+	assert_int_equal(afar_queue_connect(world->first, target), 0);
+	assert_int_equal(afar_queue_connect(world->second, target), 0);
+	assert_int_equal(write_to(world->first, target, 'A'), BYTES);
+}
+
+/* Writes to the file until a write is given up, because its thread of the server stands still. */
+static void give_up_a_write(struct file_world *world)
+{
+	struct afar_target *target = afar_file_target(world->file);
+
+	thread_stop(world->thread);
+	if (write_to(world->first, target, 'B') == BYTES)
+		assert_int_equal(write_to(world->second, target, 'B'), -ETIMEDOUT);
+}
+
+static void close_session(struct file_world *world)
+{
+	assert_int_equal(afar_queue_close(world->first), 0);
+	assert_int_equal(afar_queue_close(world->second), 0);
+	assert_int_equal(afar_session_close(world->session), 0);
+}
+
+static void close_files(struct file_world *world)
+{
+	assert_int_equal(afar_fs_close(world->other_fs), 0);
+	assert_int_equal(afar_session_close(world->other), 0);
+	cluster_stop(world->cluster);
+}
+
+/* While the write may land, the manager has the file open, however it was closed: nobody makes it shorter, and its
+ * room does not become another file's. */
+static void expect_held(struct file_world *world)
+{
+	uint64_t before = free_bytes(world->other_fs);
+	struct afar_file *file;
+
+	assert_int_equal(afar_file_open(world->other_fs, NULL, world->ino, O_RDWR, &file), 0);
+	assert_int_equal(afar_file_truncate(file, 0), -EBUSY);
+	assert_int_equal(afar_file_close(file), 0);
+	assert_int_equal(afar_fs_unlink(world->other_fs, NULL, world->root, "x"), 0);
+	assert_int_equal(free_bytes(world->other_fs), before);
+}
+
+static void close_under_given_up_write(int (*close)(struct afar_file *file))
+{
+	struct file_world world;
+	uint64_t before;
+
+	open_files(&world);
+	give_up_a_write(&world);
+	assert_int_equal(close(world.file), 0);
+	expect_held(&world);
+	before = free_bytes(world.other_fs);
+	thread_continue(world.thread);
+	/* The session closes it by itself, when the server has closed the connection. */
+	while (free_bytes(world.other_fs) == before)
+		usleep(20000);
+	assert_int_equal(afar_fs_close(world.fs), 0);
+	close_session(&world);
+	close_files(&world);
+}
+
+static void test_file_closed_under_given_up_write(void **state)
+{
+	(void)state;
+	close_under_given_up_write(afar_file_close);
+}
+
+static void test_file_closed_later_under_given_up_write(void **state)
+{
+	(void)state;
+	close_under_given_up_write(afar_file_close_later);
+}
+
+/* The file system is closed, too, while the server does not answer: the file is held until the session has ended. */
+static void test_file_system_closed_under_given_up_write(void **state)
+{
+	struct file_world world;
+	uint64_t before;
+
+	(void)state;
+	open_files(&world);
+	give_up_a_write(&world);
+	assert_int_equal(afar_file_close(world.file), 0);
+	assert_int_equal(afar_fs_close(world.fs), 0);
+	expect_held(&world);
+	before = free_bytes(world.other_fs);
+	thread_continue(world.thread);
+	assert_int_equal(free_bytes(world.other_fs), before);
+	close_session(&world);
+	while (free_bytes(world.other_fs) == before)
+		usleep(20000);
+	close_files(&world);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_file_closed_under_given_up_write),
+		cmocka_unit_test(test_file_closed_later_under_given_up_write),
+		cmocka_unit_test(test_file_system_closed_under_given_up_write),
 		cmocka_unit_test(test_closed_under_given_up_writes),
 		cmocka_unit_test(test_given_up_writes_do_not_overtake),
 	};

@@ -11,6 +11,7 @@
  *                            posted or loose (inode_shut()); it zeroes the rest of the unit when others have
  *                            given the file up (CUT_ASKS); ends are lowered
  *     a recall               give_up() in fs_recall.c
+ *     a close                file_close() in file.c, closings_take() in fs_closing.c
  *     claims                 fs_session_resumed() in fs_claim.c, of what is open, with ends and layouts
  *   the manager            src/manager/files/
  *     holds                  holds.c: hold_open(), hold_close(), hold_end(), hold_claim(),
@@ -27,9 +28,6 @@
  * between the two; then it is asked again, and answers as it would have. Growing is committed in a step of its
  * own, because its answer is what lets a client write. A client has one write and one truncate under way at most.
  * A truncate waits for others as long as it takes. Everybody may remove the file's name.
- *
- * The model is stricter than the code in one place, whose rule can be broken in file.h. CLOSE_FORGETS_LOOSE: file_close() does not
- * wait until the server has closed connections that ended under writes, so the hold may go before such a write has landed.
  *
  * Sizes are as users may count on them: a write that was acknowledged counts until somebody truncates. If the manager
  * ends, and a client with ends that only it could claim has died before they were stored, they count no more.
