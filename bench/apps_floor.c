@@ -21,7 +21,7 @@
 #define PIECE_BYTES	 ((size_t)1000000) /* whole records */
 #define NR_PIECES	 64U		   /* in a process's memory */
 #define DEPTH		 16U
-#define NR_SORTED_PIECES 16U /* sorted at once, as a bucket is */
+#define NR_SORTED_PIECES 4U /* sorted at once, as a bucket is */
 #define COPY_BYTES	 ((size_t)256 << 10)
 #define AHEAD		 12U
 #define PROCESSES_MAX	 64U

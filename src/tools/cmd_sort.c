@@ -340,7 +340,7 @@ static int sort_run(struct cli *cli, const struct cli_command *command, int argc
 		{"ns", "NS", "for the buckets (default: that of the output, else of the input)",
 		 &request.ns},
 		{"replace", NULL, "a region of that name", &request.replace},
-		{"bucket", "SIZE", "sorted at a time (default 16M)", &request.bucket},
+		{"bucket", "SIZE", "sorted at a time (default 4M)", &request.bucket},
 		{"worker", "I/N", "be worker I, from 0 on, of N on several machines",
 		 &request.job.worker},
 		{"job", "NAME", "what workers on several machines meet by", &request.job.job},

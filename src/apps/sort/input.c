@@ -16,8 +16,8 @@
 #include "failure.h"
 #include "sort.h"
 
-#define PIECES	    4U
-#define PIECE_BYTES ((size_t)1000000) /* whole records, so that none is cut */
+#define PIECES	    16U
+#define PIECE_BYTES ((size_t)250000) /* whole records, so that none is cut */
 
 struct piece {
 	struct io_request request;
@@ -28,6 +28,7 @@ struct piece {
 struct reader {
 	struct input *input;
 	struct piece pieces[PIECES];
+	unsigned nr_ahead; /* pieces that are in use, and read ahead */
 	uint64_t nr_started, nr_taken;
 	uint64_t next;	 /* where the next piece begins */
 	uint64_t at;	 /* where the piece that is looked at begins */
@@ -64,15 +65,20 @@ static void close_pieces(struct reader *reader)
 
 static int start_piece(struct reader *reader, uint64_t end)
 {
-	struct piece *piece = &reader->pieces[reader->nr_started % PIECES];
+	struct piece *piece = &reader->pieces[reader->nr_started % reader->nr_ahead];
 	uint64_t left = end - reader->next;
 	uint64_t start = reader->next;
+	int ret;
 
 	piece->length = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
 	reader->next += piece->length;
 	reader->nr_started++;
-	return io_read(reader->input->io, &piece->request, reader->input->place, start,
-		       piece->buffer, afar_buffer_data(piece->buffer), piece->length);
+	ret = io_read(reader->input->io, &piece->request, reader->input->place, start,
+		      piece->buffer, afar_buffer_data(piece->buffer), piece->length);
+	/* Not on `local`, where it is read already: it is in the cache now, and would not be when its turn comes. */
+	if (reader->nr_started == 1 && piece->request.is_busy)
+		reader->nr_ahead = PIECES;
+	return ret;
 }
 
 /* Has reads in flight up to the end of the part. Behind that, reads on only when the last line is not over yet. */
@@ -80,7 +86,7 @@ static int read_ahead(struct reader *reader)
 {
 	int ret = 0;
 
-	while (!ret && reader->nr_started < reader->nr_taken + PIECES &&
+	while (!ret && reader->nr_started < reader->nr_taken + reader->nr_ahead &&
 	       reader->next < reader->input->end)
 		ret = start_piece(reader, reader->input->end);
 	if (!ret && reader->nr_started == reader->nr_taken &&
@@ -92,12 +98,13 @@ static int read_ahead(struct reader *reader)
 /* Gets the next piece. NULL: the place has ended. */
 static int next_piece(struct reader *reader, struct piece **out)
 {
-	struct piece *piece = &reader->pieces[reader->nr_taken % PIECES];
+	struct piece *piece;
 	uint64_t before_ns = clock_ns();
 	int ret = read_ahead(reader);
 
 	*out = NULL;
 	if (!ret && reader->nr_started > reader->nr_taken) {
+		piece = &reader->pieces[reader->nr_taken % reader->nr_ahead];
 		ret = io_wait(reader->input->io, &piece->request);
 		*out = ret ? NULL : piece;
 	}
@@ -225,7 +232,7 @@ static int read_all(struct reader *reader)
 
 int input_read(struct afar_session *session, struct input *input)
 {
-	struct reader reader = {.input = input, .next = input->begin};
+	struct reader reader = {.input = input, .next = input->begin, .nr_ahead = 1};
 	int ret;
 
 	if (input->begin >= input->end)

@@ -10,8 +10,8 @@
 
 #define MAGIC		   UINT64_C(0x31746c50726f5361)
 #define LINE		   64U
-#define BUCKET_BYTES	   ((uint64_t)16 << 20)
-#define BUCKETS_PER_WORKER 2U /* at least: what one is behind with, others take */
+#define BUCKET_BYTES	   ((uint64_t)4 << 20) /* and what sorts it fit into caches */
+#define BUCKETS_PER_WORKER 2U		       /* at least: what one is behind with, others take */
 #define BUCKETS_MAX	   2048U
 #define CHUNK_MIN	   4096U
 #define CHUNK_MAX	   65536U

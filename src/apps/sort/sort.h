@@ -37,7 +37,7 @@ struct sort_options {
 	bool is_lines;	       /* items are lines, not records */
 	bool may_replace;      /* the output region, if there is one */
 	bool is_verbose;       /* tells on standard error where the time went */
-	uint64_t bucket_bytes; /* sorted at a time; 0: 16 MiB */
+	uint64_t bucket_bytes; /* sorted at a time; 0: 4 MiB */
 	uint32_t patience_ms;  /* a worker that shows no progress for so long is given up */
 	/* Asked often: returns whether the sort is to end early, with -ECANCELED. */
 	bool (*is_ended)(void *context);

@@ -8,8 +8,13 @@
 
 #include "word.h"
 
+#define PREFIX_BITS 12U
+#define PREFIXES    (1U << PREFIX_BITS)
+
 struct splitters {
 	unsigned nr;
+	/* For each beginning of a word: how many words are less than the least with it. So the search looks at few. */
+	uint16_t below[PREFIXES + 1];
 	uint64_t *words;	/* the first 8 bytes of each, in order */
 	struct sample *samples; /* all of each */
 };
@@ -46,6 +51,19 @@ static int compare_samples(const void *a, const void *b)
 	return compare(sample->bytes, sample->length, sample->position, b);
 }
 
+static void count_below(struct splitters *splitters)
+{
+	unsigned at = 0;
+
+	for (unsigned prefix = 0; prefix < PREFIXES; prefix++) {
+		while (at < splitters->nr && splitters->words[at] < (uint64_t)prefix
+									    << (64 - PREFIX_BITS))
+			at++;
+		splitters->below[prefix] = (uint16_t)at;
+	}
+	splitters->below[PREFIXES] = (uint16_t)splitters->nr;
+}
+
 int splitters_make(struct sample *samples, size_t nr, unsigned nr_buckets, struct splitters **out)
 {
 	const unsigned nr_splitters = nr && nr_buckets ? nr_buckets - 1 : 0;
@@ -72,6 +90,7 @@ int splitters_make(struct sample *samples, size_t nr, unsigned nr_buckets, struc
 			word_at(splitters->samples[i].bytes, splitters->samples[i].length);
 	}
 	splitters->nr = nr_splitters;
+	count_below(splitters);
 	*out = splitters;
 	return 0;
 }
@@ -103,8 +122,10 @@ unsigned splitters_find(const struct splitters *splitters, const uint8_t *item, 
 			uint64_t position)
 {
 	uint64_t word = word_at(item, length);
-	unsigned low = count_less(splitters->words, splitters->nr, word), high = low;
+	const uint16_t *below = &splitters->below[word >> (64 - PREFIX_BITS)];
+	unsigned nr = (unsigned)(below[1] - below[0]), low, high;
 
+	low = high = below[0] + count_less(splitters->words + below[0], nr, word);
 	if (low == splitters->nr || splitters->words[low] != word)
 		return low;
 	/* Some begin as the item does. */

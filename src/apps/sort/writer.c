@@ -68,7 +68,7 @@ static int turn_piece(struct writer *writer)
 	return ret ? ret : io_wait(io, &writer->requests[writer->nr_pieces % PIECES]);
 }
 
-static int put(struct writer *writer, const uint8_t *data, size_t length)
+static int put_across(struct writer *writer, const uint8_t *data, size_t length)
 {
 	int ret = 0;
 
@@ -85,6 +85,15 @@ static int put(struct writer *writer, const uint8_t *data, size_t length)
 			ret = turn_piece(writer);
 	}
 	return ret;
+}
+
+static int put(struct writer *writer, const uint8_t *data, size_t length)
+{
+	if (length != SORT_RECORD_BYTES || PIECE_BYTES - writer->filled <= SORT_RECORD_BYTES)
+		return put_across(writer, data, length);
+	memcpy(piece_data(writer) + writer->filled, data, SORT_RECORD_BYTES);
+	writer->filled += SORT_RECORD_BYTES;
+	return 0;
 }
 
 int writer_put(struct writer *writer, const struct bucket *bucket)
