@@ -262,7 +262,7 @@ static void test_one_that_is_ended_after_a_restart(void **state)
 {
 	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
 	struct fake_client alice = {0};
-	Afar__Reply *changed = NULL;
+	Afar__Reply *changed = NULL, *opened = NULL;
 
 	(void)state;
 	open_as(&alice, "alice");
@@ -273,10 +273,12 @@ static void test_one_that_is_ended_after_a_restart(void **state)
 	EXPECT(&client, ask_key_revoke("alice"), 0);
 	fixture_pump(&fixture);
 	fixture_send(&fixture, &client, client.next_id++, ask_size(file, 10), &changed);
+	fixture_send(&fixture, &other, other.next_id++, ask_file_open(file, 1), &opened);
 	fixture_advance(&fixture, DELEGATION_KEPT_MS - 1);
-	assert_null(changed);
+	assert_true(!changed && !opened);
 	fixture_advance(&fixture, 1);
 	expect_answer(changed, 0, NULL);
+	expect_answer(opened, 0, NULL);
 }
 
 /* What is delegated is not forgotten, however many others are used. */

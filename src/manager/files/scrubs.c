@@ -5,6 +5,9 @@
  * file system is under way at a time. So no part is told to a server twice at once, and no order
  * that is late can wipe what the next owner wrote: a server drops orders of an earlier connection
  * before it joins again.
+ *
+ * A sweep ends with a commit, which whoever changes something just then has to wait for. So the next one begins a while
+ * later, unless somebody needs the room (scrubs_hurry()).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,6 +19,7 @@
 #define RANGES_MAX	4096U		    /* of one order */
 #define SWEEP_BYTES_MAX ((uint64_t)4 << 30) /* so that servers can answer in their time */
 #define RANGES_SPARE	1024U		    /* that one more scrub may need there */
+#define REST_NS		UINT64_C(20000000)
 #define MERGE_LOOK	64U /* ranges back: at most so many chunks of a group are at one home */
 
 /* ---- Making orders: for each home of the pool, what it has of the sweep */
@@ -244,9 +248,12 @@ void scrubs_drive(struct fs *fs)
 	uint64_t now = core_now(fs_core(fs));
 	bool is_any = false;
 
-	if (cds_list_empty(&fs->scrubs) || fs->sweep != 0 || fs->retry_at > now || !sweep.region)
+	if (fs->sweep != 0 || fs->retry_at > now)
 		return;
 	fs->retry_at = 0;
+	fs->is_resting = false;
+	if (cds_list_empty(&fs->scrubs) || !sweep.region)
+		return;
 	sweep.nr_orders = sweep.region->layout->nr_homes;
 	sweep.orders = calloc((size_t)sweep.nr_orders + 1, sizeof(*sweep.orders));
 	if (sweep.orders)
@@ -259,6 +266,18 @@ void scrubs_drive(struct fs *fs)
 		if (sweep.orders[i].request)
 			afar__request__free_unpacked(sweep.orders[i].request, NULL);
 	free(sweep.orders);
+}
+
+bool scrubs_can_hurry(const struct fs *fs)
+{
+	/* After a commit that failed nothing is begun for a while. */
+	return fs->is_resting && fs_core(fs)->retry_at == 0;
+}
+
+void scrubs_hurry(struct fs *fs)
+{
+	if (fs->is_resting)
+		fs->retry_at = 0;
 }
 
 /* ---- Answers */
@@ -287,9 +306,9 @@ int files_scrubbed(struct core *core, const struct outgoing *outgoing, bool is_d
 	fs->has_failed |= !is_done;
 	if (--fs->nr_awaited != 0)
 		return 0;
-	if (fs->has_failed)
-		fs->retry_at = core_now(core) + CORE_RETRY_NS;
-	else
+	fs->is_resting = !fs->has_failed;
+	fs->retry_at = core_now(core) + (fs->has_failed ? CORE_RETRY_NS : REST_NS);
+	if (!fs->has_failed)
 		ret = settle(fs);
 	/* If the commit fails, all of it is told again. */
 	end_sweep(fs);

@@ -125,6 +125,7 @@ struct fs {
 	uint64_t last_sweep;
 	size_t nr_awaited; /* servers of the sweep */
 	bool has_failed;   /* one of them */
+	bool is_resting;   /* there is no sweep before retry_at because one has just ended */
 	uint64_t retry_at;
 
 	void *files_by_ino; /* tree of struct file */
@@ -449,6 +450,9 @@ uint64_t lock_wait_for(struct core *core, struct event *event, struct fs *fs,
 /* ---- scrubs.c */
 
 void scrubs_drive(struct fs *fs);
+/* Whether the next sweep can begin at once, and that it does, because somebody waits for what is to be zeroed. */
+bool scrubs_can_hurry(const struct fs *fs);
+void scrubs_hurry(struct fs *fs);
 
 /* ---- check.c */
 

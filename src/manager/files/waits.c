@@ -26,7 +26,7 @@ static bool waits_for_scrubs(const struct fs *fs, const Afar__FilesChange *ask)
 	uint64_t wanted, has = fs->space.free_bytes;
 	const struct namespace *ns = fs_namespace(fs);
 
-	if (fs->sweep == 0 || !ns)
+	if ((fs->sweep == 0 && !scrubs_can_hurry(fs)) || !ns)
 		return false;
 	wanted = bytes_wanted(ask);
 	return wanted > has && wanted <= has + fs->pending_bytes;
@@ -144,8 +144,12 @@ static uint64_t change_wait(struct core *core, const struct event *event)
 
 	if (!fs)
 		return 0;
-	if (fs->nr_unclaimed != 0 || waits_for_scrubs(fs, ask))
+	if (fs->nr_unclaimed != 0)
 		return event->answer_by;
+	if (waits_for_scrubs(fs, ask)) {
+		scrubs_hurry(fs);
+		return event->answer_by;
+	}
 	until = recalls_wait(core, event, fs);
 	wait = delegations_wait_to_change(core, event, fs);
 	until = wait > until ? wait : until;
