@@ -2,12 +2,14 @@
 /*
  * The floor of a sort, for suite `apps`: how long reading all bytes twice, writing them twice, and sorting them in memory
  * takes by itself. As many processes as a sort has workers each have a share, and do one part after the other together. They
- * move whole megabytes, many at once, from and to warm memory, and sort pieces as large as a bucket by the same radix sort,
- * with the sorted records copied out. A sort does all that in smaller pieces, and samples, chooses buckets, and meets.
+ * move whole megabytes, many at once, from and to warm memory, and sort their share in memory of their own by the same
+ * radix sort, with the sorted records copied out. A sort does all that in small pieces, and samples, chooses buckets, and
+ * meets.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <afar/afar.h>
@@ -18,13 +20,12 @@
 #include "base/clock.h"
 #include "process.h"
 
-#define PIECE_BYTES	 ((size_t)1000000) /* whole records */
-#define NR_PIECES	 64U		   /* in a process's memory */
-#define DEPTH		 16U
-#define NR_SORTED_PIECES 4U /* sorted at once, as a bucket is */
-#define COPY_BYTES	 ((size_t)256 << 10)
-#define AHEAD		 12U
-#define PROCESSES_MAX	 64U
+#define PIECE_BYTES   ((size_t)1000000) /* whole records */
+#define NR_PIECES     16U		/* in a process's memory */
+#define DEPTH	      16U
+#define COPY_BYTES    ((size_t)256 << 10)
+#define AHEAD	      12U
+#define PROCESSES_MAX 64U
 
 enum part { READ_INPUT, WRITE_BUCKETS, READ_BUCKETS, WRITE_OUTPUT, SORT, NR_PARTS };
 
@@ -40,6 +41,7 @@ struct process {
 	struct afar_queue *queue;
 	struct afar_buffer *buffer;
 	uint64_t begin, end;
+	uint8_t *records; /* its share, as it is in the input */
 	struct item *items, *scratch;
 	uint8_t *copy;
 };
@@ -89,10 +91,11 @@ static int move(struct process *process, struct afar_region *region, uint16_t op
 
 /* ---- Sorting */
 
-/* Sorts a piece of what was read last, and copies its records in order. */
-static void sort_piece(struct process *process, const uint8_t *data, size_t length)
+/* Sorts the share, and copies its records in order. */
+static void sort(struct process *process)
 {
-	const size_t nr = length / SORTING_RECORD_BYTES;
+	const size_t nr = (process->end - process->begin) / SORTING_RECORD_BYTES;
+	const uint8_t *data = process->records;
 	size_t filled = 0;
 
 	for (size_t i = 0; i < nr; i++) {
@@ -111,20 +114,6 @@ static void sort_piece(struct process *process, const uint8_t *data, size_t leng
 		filled += SORTING_RECORD_BYTES;
 		if (filled + SORTING_RECORD_BYTES > COPY_BYTES)
 			filled = 0;
-	}
-}
-
-static void sort(struct process *process)
-{
-	const size_t length = NR_SORTED_PIECES * PIECE_BYTES;
-	const uint8_t *data = afar_buffer_data(process->buffer);
-	unsigned turn = 0;
-
-	for (uint64_t at = process->begin; at < process->end; at += length) {
-		const uint64_t left = process->end - at;
-
-		sort_piece(process, data + turn++ * length % (NR_PIECES * PIECE_BYTES),
-			   left < length ? left : length);
 	}
 }
 
@@ -154,9 +143,38 @@ static int open_region(struct process *process, const char *name, struct afar_re
 	return ret ? ret : afar_queue_connect(process->queue, afar_region_target(*out));
 }
 
+static void *get(size_t bytes)
+{
+	void *memory =
+		mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+		return NULL;
+	madvise(memory, bytes, MADV_HUGEPAGE);
+	return memory;
+}
+
+static int get_records(struct process *process)
+{
+	const size_t bytes = process->end - process->begin, nr = bytes / SORTING_RECORD_BYTES;
+
+	/* Items say in 32 bits where their records are. */
+	if (bytes > UINT32_MAX)
+		return -EFBIG;
+	process->records = get(bytes + 1);
+	process->items = get((nr + 1) * sizeof(*process->items));
+	process->scratch = get((nr + 1) * sizeof(*process->scratch));
+	process->copy = malloc(COPY_BYTES);
+	if (!process->records || !process->items || !process->scratch || !process->copy)
+		return -ENOMEM;
+	return afar_region_pread(process->in, process->records, bytes, process->begin) ==
+			       (ssize_t)bytes
+		       ? 0
+		       : -EIO;
+}
+
 static int open_all(struct process *process)
 {
-	const size_t nr = NR_SORTED_PIECES * PIECE_BYTES / SORTING_RECORD_BYTES;
 	int ret = afar_session_open(NULL, NULL, &process->session);
 
 	if (!ret)
@@ -172,12 +190,7 @@ static int open_all(struct process *process)
 	if (!ret)
 		ret = afar_buffer_alloc(process->session, NR_PIECES * PIECE_BYTES,
 					&process->buffer);
-	process->items = calloc(nr, sizeof(*process->items));
-	process->scratch = calloc(nr, sizeof(*process->scratch));
-	process->copy = malloc(COPY_BYTES);
-	if (!ret && (!process->items || !process->scratch || !process->copy))
-		ret = -ENOMEM;
-	return ret;
+	return ret ? ret : get_records(process);
 }
 
 /* Does each part once unasked, and then each when it is told to. The process ends with what it has open. */
@@ -193,7 +206,6 @@ static int process_main(int channel, void *argument)
 	int ret = open_all(&process);
 	char word;
 
-	/* Records are what is sorted: the input is read last. */
 	for (unsigned i = 0; i < NR_PARTS && !ret; i++)
 		ret = do_part(&process, (enum part)i);
 	for (unsigned i = 0; i < NR_PARTS && !ret; i++) {
