@@ -342,13 +342,41 @@ static void test_synced(void **state)
 	end();
 }
 
+/* The call that closes a file, of which nobody is told, fails as a whole: it is sent again, and the size is not lost. */
+static void test_closed_later(void **state)
+{
+	struct afar_file_stat stat = {.size = sizeof(stat)};
+	struct afar_session *another;
+	struct afar_file *file;
+	struct afar_fs *other;
+	uint64_t ino;
+
+	(void)state;
+	begin(AFAR_TIER_DRAM, 0);
+	file = make_file("file");
+	ino = afar_file_ino(file);
+	write_all(file, LENGTH);
+	cluster_kill_manager(cluster);
+	assert_int_equal(afar_file_close_later(file), 0);
+	/* This waits as long as that call, which begins a moment later, and fails long before the manager is there again. */
+	assert_true(afar_fs_getattr(fs, ino + 1000, &stat) < 0);
+	assert_int_equal(cluster_restart_manager(cluster), 0);
+	assert_int_equal(afar_session_open(cluster_uri(cluster), NULL, &another), 0);
+	assert_int_equal(afar_fs_open(another, "files", NULL, &other), 0);
+	assert_int_equal(afar_fs_getattr(other, ino, &stat), 0);
+	assert_int_equal(stat.bytes, LENGTH);
+	assert_int_equal(afar_fs_close(other), 0);
+	assert_int_equal(afar_session_close(another), 0);
+	end();
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_manager_killed), cmocka_unit_test(test_manager_away),
 		cmocka_unit_test(test_server_away),    cmocka_unit_test(test_server_gone),
 		cmocka_unit_test(test_losses),	       cmocka_unit_test(test_losses_of_others),
-		cmocka_unit_test(test_synced),
+		cmocka_unit_test(test_synced),	       cmocka_unit_test(test_closed_later),
 	};
 
 	if (argc > 1) /* one of them */
