@@ -28,7 +28,7 @@ struct piece {
 struct reader {
 	struct input *input;
 	struct piece pieces[PIECES];
-	unsigned nr_ahead; /* pieces that are in use, and read ahead */
+	bool is_ahead; /* it reads as many pieces ahead as there are; else one is in use */
 	uint64_t nr_started, nr_taken;
 	uint64_t next;	 /* where the next piece begins */
 	uint64_t at;	 /* where the piece that is looked at begins */
@@ -63,9 +63,14 @@ static void close_pieces(struct reader *reader)
 		afar_buffer_unregister(reader->pieces[i].buffer);
 }
 
+static struct piece *piece_at(struct reader *reader, uint64_t number)
+{
+	return &reader->pieces[reader->is_ahead ? number % PIECES : 0];
+}
+
 static int start_piece(struct reader *reader, uint64_t end)
 {
-	struct piece *piece = &reader->pieces[reader->nr_started % reader->nr_ahead];
+	struct piece *piece = piece_at(reader, reader->nr_started);
 	uint64_t left = end - reader->next;
 	uint64_t start = reader->next;
 	int ret;
@@ -77,7 +82,7 @@ static int start_piece(struct reader *reader, uint64_t end)
 		      piece->buffer, afar_buffer_data(piece->buffer), piece->length);
 	/* Not on `local`, where it is read already: it is in the cache now, and would not be when its turn comes. */
 	if (reader->nr_started == 1 && piece->request.is_busy)
-		reader->nr_ahead = PIECES;
+		reader->is_ahead = true;
 	return ret;
 }
 
@@ -86,7 +91,7 @@ static int read_ahead(struct reader *reader)
 {
 	int ret = 0;
 
-	while (!ret && reader->nr_started < reader->nr_taken + reader->nr_ahead &&
+	while (!ret && reader->nr_started < reader->nr_taken + (reader->is_ahead ? PIECES : 1) &&
 	       reader->next < reader->input->end)
 		ret = start_piece(reader, reader->input->end);
 	if (!ret && reader->nr_started == reader->nr_taken &&
@@ -104,7 +109,7 @@ static int next_piece(struct reader *reader, struct piece **out)
 
 	*out = NULL;
 	if (!ret && reader->nr_started > reader->nr_taken) {
-		piece = &reader->pieces[reader->nr_taken % reader->nr_ahead];
+		piece = piece_at(reader, reader->nr_taken);
 		ret = io_wait(reader->input->io, &piece->request);
 		*out = ret ? NULL : piece;
 	}
@@ -232,7 +237,7 @@ static int read_all(struct reader *reader)
 
 int input_read(struct afar_session *session, struct input *input)
 {
-	struct reader reader = {.input = input, .next = input->begin, .nr_ahead = 1};
+	struct reader reader = {.input = input, .next = input->begin};
 	int ret;
 
 	if (input->begin >= input->end)
