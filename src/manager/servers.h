@@ -139,7 +139,7 @@ struct outgoing {
 	uint64_t trim_call; /* its number */
 	uint64_t fs;  /* OUTGOING_SCRUB, OUTGOING_RECALL, OUTGOING_REVOKE: the namespace's number */
 	uint64_t ino; /* OUTGOING_RECALL, OUTGOING_REVOKE: */
-	uint64_t recall; /* its number, or the delegation's */
+	uint64_t recall; /* its number, or the revoke's */
 	uint64_t sweep;	 /* its number there */
 	/* The answer for a call that cannot be sent. It is made first, so that there always is
 	 * one. */

@@ -187,7 +187,7 @@ bool fixture_serve(struct fixture *fixture)
 		struct fake_server *server = server_of_peer(fixture, call->peer);
 
 		if (server == NULL) {
-			if (fixture->are_clients_silent)
+			if (fixture->are_clients_silent || call->peer == fixture->silent_peer)
 				continue;
 			if (call->request->call_case == AFAR__REQUEST__CALL_FILE_RECALL) {
 				Afar__Reply *given_up = MESSAGE_NEW(afar__reply, Afar__Reply);

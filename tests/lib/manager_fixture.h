@@ -50,9 +50,10 @@ struct fixture {
 	 * to ask.
 	 */
 	const Afar__Reply *look_answer;
-	bool are_clients_silent;			  /* they keep it, as servers do */
-	unsigned nr_looks;				  /* at clients */
-	unsigned nr_recalls;				  /* of files, that clients have given up */
+	bool are_clients_silent; /* they keep it, as servers do */
+	const void *silent_peer; /* so does a client over this connection */
+	unsigned nr_looks;	 /* at clients */
+	unsigned nr_recalls;	 /* of files, that clients have given up */
 	void (*recalled)(uint64_t session, uint64_t ino); /* is told of each; may be NULL */
 	unsigned nr_revokes;				  /* of what was delegated, likewise */
 	void (*revoked)(uint64_t session, uint64_t ino);

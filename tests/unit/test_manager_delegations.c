@@ -229,6 +229,33 @@ static void test_one_that_is_asked_again(void **state)
 	expect_answer(changed, 0, NULL);
 }
 
+/* Its answer over the connection of before comes when it has the inode again: that is about the time before. */
+static void test_one_that_answers_late(void **state)
+{
+	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
+	Afar__Reply *changed = NULL;
+
+	(void)state;
+	expect_delegated(&other, ask_stat(file));
+	fixture.silent_peer = other.peer;
+	fixture_send(&fixture, &client, client.next_id++, ask_size(file, 10), &changed);
+	fixture_pump(&fixture);
+	assert_null(changed);
+	assert_int_equal(client_resume(&fixture, &other), 0);
+	fixture_pump(&fixture);
+	expect_answer(changed, 0, NULL);
+	fixture_advance(&fixture, DELEGATION_KEPT_MS / 2);
+	expect_delegated(&other, ask_stat(file));
+	fixture.silent_peer = other.peer;
+	fixture_send(&fixture, &client, client.next_id++, ask_size(file, 20), &changed);
+	fixture_pump(&fixture);
+	assert_int_equal(fixture.nr_revokes, 2); /* the late answer was one */
+	assert_null(changed);
+	fixture.silent_peer = NULL;
+	fixture_pump(&fixture);
+	expect_answer(changed, 0, NULL);
+}
+
 /* Opens a session of a principal that may write, with the pool. */
 static void open_as(struct fake_client *who, const char *name)
 {
@@ -699,6 +726,7 @@ TEST_GROUP(manager_delegations)
 		FILES_TEST(test_one_that_is_away),
 		FILES_TEST(test_one_that_comes_back),
 		FILES_TEST(test_one_that_is_asked_again),
+		FILES_TEST(test_one_that_answers_late),
 		FILES_TEST(test_one_that_is_ended),
 		FILES_TEST(test_one_that_is_ended_after_a_restart),
 		FILES_TEST(test_more_inodes_than_are_kept),

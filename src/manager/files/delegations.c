@@ -50,6 +50,8 @@ struct delegate {
 struct revoke {
 	struct cds_list_head node; /* of the delegate */
 	uint64_t ino;
+	uint64_t
+		number; /* never the same again: an answer may come after the inode was delegated once more */
 	uint64_t begun;
 	const void *asked_at; /* over which connection; NULL: it is to be asked */
 };
@@ -331,6 +333,7 @@ static struct revoke *get_revoke(struct delegate *delegate, const struct file *f
 	if (!revoke)
 		return NULL;
 	revoke->ino = file->ino;
+	revoke->number = ++file->fs->files->last_delegation;
 	revoke->begun = core_now(fs_core(file->fs));
 	cds_list_add_tail(&revoke->node, &delegate->revokes);
 	return revoke;
@@ -360,7 +363,7 @@ static void ask(struct delegate *delegate, const struct file *file)
 	outgoing->session = delegate->session;
 	outgoing->fs = file->fs->number;
 	outgoing->ino = file->ino;
-	outgoing->recall = delegate->number;
+	outgoing->recall = revoke->number;
 	revoke->asked_at = live->peer;
 	core_call(core, live->peer, DELEGATION_KEPT_MS, request, outgoing);
 }
@@ -369,13 +372,10 @@ void delegation_answered(struct core *core, const struct outgoing *outgoing, boo
 {
 	struct fs *fs = files_find(core, outgoing->fs);
 	struct delegate *delegate = fs ? find_delegate(fs, outgoing->session) : NULL;
-	struct revoke *revoke;
+	struct revoke *revoke = delegate ? find_revoke(delegate, outgoing->ino) : NULL;
 	struct file *file;
 
-	if (!delegate || delegate->number != outgoing->recall)
-		return;
-	revoke = find_revoke(delegate, outgoing->ino);
-	if (!revoke)
+	if (!revoke || revoke->number != outgoing->recall)
 		return;
 	if (!is_done) {
 		revoke->asked_at = NULL;
