@@ -662,6 +662,57 @@ static void test_parallel_writers(void **state)
 	close_file(file);
 }
 
+/* ---- Closing */
+
+#define NR_CLOSINGS 100U
+
+static void *fail_to_close(void *argument)
+{
+	(void)argument;
+	return (void *)(intptr_t)afar_fs_close(fs);
+}
+
+static uint64_t count_inodes(struct afar_fs *in)
+{
+	struct afar_fs_stat stat = {.size = sizeof(stat)};
+
+	assert_int_equal(afar_fs_stat(in, &stat), 0);
+	return stat.nr_inodes;
+}
+
+/* Closing the file system fails, because a file is open. What is closed meanwhile without waiting is closed by itself: no
+ * call takes it along. */
+static void test_closed_later_under_a_close_that_fails(void **state)
+{
+	struct afar_file *open = make_file("open", O_RDWR), *file;
+	struct afar_session *another;
+	struct afar_fs *there;
+	pthread_t thread;
+	uint64_t before;
+	void *ret;
+
+	(void)state;
+	assert_int_equal(afar_session_open(cluster_uri(cluster), NULL, &another), 0);
+	open_in(another, 0, &there);
+	before = count_inodes(there);
+	for (unsigned i = 0; i < NR_CLOSINGS; i++) {
+		file = make_file("late", O_RDWR);
+		assert_int_equal(afar_fs_unlink(there, NULL, root, "late"), 0);
+		assert_int_equal(count_inodes(there), before + 1);
+		assert_int_equal(pthread_create(&thread, NULL, fail_to_close, NULL), 0);
+		for (unsigned pauses = i % 16; pauses > 0; pauses--)
+			sched_yield();
+		assert_int_equal(afar_file_close_later(file), 0);
+		pthread_join(thread, &ret);
+		assert_int_equal((intptr_t)ret, -EBUSY);
+		while (count_inodes(there) != before)
+			sched_yield();
+	}
+	close_file(open);
+	assert_int_equal(afar_fs_close(there), 0);
+	assert_int_equal(afar_session_close(another), 0);
+}
+
 /* ---- Names */
 
 static void test_names(void **state)
@@ -930,17 +981,28 @@ static void test_kinds(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		FILES_TEST(test_any_range),	 FILES_TEST(test_lists),
-		FILES_TEST(test_access),	 FILES_TEST(test_two_sessions),
-		FILES_TEST(test_cut_by_another), FILES_TEST(test_cut_under_a_write),
-		FILES_TEST(test_once_a_session), FILES_TEST(test_truncates),
-		FILES_TEST(test_holes),		 FILES_TEST(test_frees),
-		FILES_TEST(test_grows),		 FILES_TEST(test_limit),
-		FILES_TEST(test_first_unit),	 FILES_TEST(test_flush),
-		FILES_TEST(test_appends),	 FILES_TEST(test_parallel_writers),
-		FILES_TEST(test_names),		 FILES_TEST(test_permissions),
-		FILES_TEST(test_small_files),	 FILES_TEST(test_small_files_that_are_cut),
+		FILES_TEST(test_any_range),
+		FILES_TEST(test_lists),
+		FILES_TEST(test_access),
+		FILES_TEST(test_two_sessions),
+		FILES_TEST(test_cut_by_another),
+		FILES_TEST(test_cut_under_a_write),
+		FILES_TEST(test_once_a_session),
+		FILES_TEST(test_truncates),
+		FILES_TEST(test_holes),
+		FILES_TEST(test_frees),
+		FILES_TEST(test_grows),
+		FILES_TEST(test_limit),
+		FILES_TEST(test_first_unit),
+		FILES_TEST(test_flush),
+		FILES_TEST(test_appends),
+		FILES_TEST(test_parallel_writers),
+		FILES_TEST(test_names),
+		FILES_TEST(test_permissions),
+		FILES_TEST(test_small_files),
+		FILES_TEST(test_small_files_that_are_cut),
 		FILES_TEST(test_kinds),
+		FILES_TEST(test_closed_later_under_a_close_that_fails),
 	};
 
 	if (argc > 2) /* one of them */
