@@ -87,17 +87,33 @@ struct client {
 	struct afar_region *region;
 };
 
+static int open_with(struct client *client, const char *uri,
+		     const struct afar_session_options *options)
+{
+	int ret = afar_session_open(uri, options, &client->session);
+
+	if (!ret)
+		ret = afar_namespace_open(client->session, "n", &client->ns);
+	return ret ? ret : afar_region_open(client->ns, "r", &client->region);
+}
+
 /* `key_file`: NULL for the one that the URI names. */
 static int client_open(struct client *client, const char *uri, const char *path,
 		       const char *key_file)
 {
 	const struct afar_session_options options = {
 		.size = sizeof(options), .path = path, .key_file = key_file};
-	int ret = afar_session_open(uri, &options, &client->session);
 
-	if (!ret)
-		ret = afar_namespace_open(client->session, "n", &client->ns);
-	return ret ? ret : afar_region_open(client->ns, "r", &client->region);
+	return open_with(client, uri, &options);
+}
+
+/* Opens a client whose calls and operations fail soon when nobody answers. */
+static void open_hasty(struct client *client)
+{
+	const struct afar_session_options options = {
+		.size = sizeof(options), .path = "tcp", .timeout_ms = 1500};
+
+	assert_int_equal(open_with(client, cluster_uri(cluster), &options), 0);
 }
 
 static void client_close(struct client *client)
@@ -566,6 +582,73 @@ static void test_server_is_killed(void **state)
 	drop_all(&writer);
 }
 
+/* A begin that fails while its copies may still land keeps the new memory, and with it the claim. */
+static void test_begin_fails(void **state)
+{
+	/* Nothing is behind unit 2 in the version before, so what is copied into it comes from no server. */
+	const struct afar_range range = {2 * UNIT + 16, 16};
+	struct client writer, hasty;
+	uint64_t before;
+	int ret;
+
+	(void)state;
+	make_all(&writer);
+	must_make_version(writer.region);
+	open_hasty(&hasty);
+	assert_int_equal(look(hasty.region), 0); /* connects */
+	before = allocated(&writer);
+	for (unsigned i = 0; i < 2; i++)
+		process_stop(cluster_server(cluster, i));
+	assert_int_equal(afar_region_begin(hasty.region, &range, 1), -ETIMEDOUT);
+	assert_int_equal(afar_region_begin(writer.region, NULL, 0), -EBUSY);
+	assert_int_equal(afar_region_publish(hasty.region), -EINVAL);
+	assert_int_equal(afar_region_abandon(hasty.region), -AFAR_ESERVER);
+	for (unsigned i = 0; i < 2; i++)
+		process_continue(cluster_server(cluster, i));
+	while ((ret = afar_region_abandon(hasty.region)) == -AFAR_ESERVER)
+		test_pause();
+	assert_int_equal(ret, 0);
+	assert_int_equal(look(hasty.region), 0);
+	while (allocated(&writer) != before)
+		test_pause();
+	must_make_version(writer.region);
+	assert_int_equal(look(hasty.region), 0);
+	must_make_version(hasty.region);
+	client_close(&hasty);
+	drop_all(&writer);
+}
+
+/* Who abandons a version after an unknown outcome, and it was published, is a reader of it. */
+static void test_publish_is_unknown(void **state)
+{
+	struct client writer, hasty;
+	uint64_t version;
+
+	(void)state;
+	make_all(&writer);
+	open_hasty(&hasty);
+	assert_int_equal(afar_region_begin(hasty.region, NULL, 0), 0);
+	assert_int_equal(write_changes(hasty.region), 0);
+	version = afar_region_version(hasty.region);
+	process_stop(cluster_manager(cluster));
+	assert_int_equal(afar_region_publish(hasty.region), -ETIMEDOUT);
+	assert_int_equal(afar_region_pwrite(hasty.region, "x", 1, 0), -EROFS);
+	process_continue(cluster_manager(cluster));
+	while (afar_region_version(writer.region) < version) {
+		assert_int_equal(afar_region_refresh(writer.region), 0);
+		test_pause();
+	}
+	assert_int_equal(afar_region_abandon(hasty.region), 0);
+	assert_int_equal(afar_region_version(hasty.region), version);
+	assert_int_equal(look(hasty.region), 0);
+	assert_int_equal(afar_region_pwrite(hasty.region, "x", 1, 0), -EROFS);
+	assert_int_equal(afar_region_publish(hasty.region), -EINVAL);
+	must_make_version(hasty.region);
+	assert_int_equal(look(writer.region), 0);
+	client_close(&hasty);
+	drop_all(&writer);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 5)
@@ -576,6 +659,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_reader_is_stopped),
 		cmocka_unit_test(test_writer_is_stopped),
 		cmocka_unit_test(test_manager_is_killed),
+		cmocka_unit_test(test_begin_fails),
+		cmocka_unit_test(test_publish_is_unknown),
 		cmocka_unit_test(test_server_is_killed),
 	};
 
