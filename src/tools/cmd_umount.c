@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `afar umount`: unmounts, and waits until the mount's process has synced what was open and has ended.
- * If the mount is in use, says by whom.
+ * `afar umount`: unmounts, and waits until the mount's process has synced what was open and has ended, or with --force
+ * kills that. If the mount is in use, says by whom.
  *
  * The process listens at an abstract socket that is called after the mount's device
  * (src/frontends/fuse/device.c). Nothing is said there: the connection ends when the process does.
@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -204,7 +205,7 @@ static void name_users(const char *place, char *out, size_t size)
 	if (folder)
 		closedir(folder);
 	if (!*out)
-		snprintf(out, size, "a process that you cannot see");
+		snprintf(out, size, "a process that waits in a call there, or that you cannot see");
 }
 
 /* ---- Unmounting */
@@ -285,10 +286,12 @@ static int unmount(const struct mounted *mounted, bool is_lazy)
 
 static int run_umount(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
-	const char *arguments[CLI_ARGUMENTS_MAX], *is_lazy = NULL;
+	const char *arguments[CLI_ARGUMENTS_MAX], *is_lazy = NULL, *is_forced = NULL;
 	const struct cli_flag flags[] = {
 		{"lazy", NULL, "out of sight at once; it ends when nobody uses it any more",
 		 &is_lazy},
+		{"force", NULL, "give up what is not synced; programs that wait there get errors",
+		 &is_forced},
 		{0},
 	};
 	struct mounted mounted;
@@ -302,8 +305,10 @@ static int run_umount(struct cli *cli, const struct cli_command *command, int ar
 		return cli_fail("umount %s: no file system of Afar is mounted there; 'findmnt -t "
 				"fuse.afar' lists them",
 				arguments[0]);
-	fd = is_lazy ? -1 : connect_to(&mounted, &pid);
-	ret = unmount(&mounted, is_lazy);
+	fd = is_lazy && !is_forced ? -1 : connect_to(&mounted, &pid);
+	ret = is_forced && fd >= 0 && kill(pid, SIGKILL) ? errno : 0;
+	if (!ret)
+		ret = unmount(&mounted, is_lazy || is_forced);
 	if (!ret && fd >= 0)
 		wait_for_end(arguments[0], fd, pid);
 	if (fd >= 0)
@@ -317,11 +322,12 @@ static int run_umount(struct cli *cli, const struct cli_command *command, int ar
 	if (ret != EBUSY)
 		return cli_fail("umount %s: %s", arguments[0], afar_strerror(ret));
 	name_users(mounted.place, users, sizeof(users));
-	return cli_fail("umount %s: it is in use by %s; end that first, or say --lazy",
+	return cli_fail("umount %s: it is in use by %s; end that first, or say --lazy; if the "
+			"manager or a server is away for good, --force gives up what is not synced",
 			arguments[0], users);
 }
 
 const struct cli_command umount_commands[] = {
-	{"umount", "DIR [--lazy]", "unmount a file system", run_umount},
+	{"umount", "DIR [--lazy] [--force]", "unmount a file system", run_umount},
 	{0},
 };

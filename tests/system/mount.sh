@@ -104,7 +104,7 @@ has_it_open() {
 	readlink "/proc/$user"/fd/* | grep -q "^$scratch/rw/greeting$"
 }
 eventually has_it_open
-refused 1 "in use by tail \\($user\\); end that first, or say --lazy" "$AFAR" umount "$scratch/rw"
+refused 1 "in use by tail \\($user\\); end that first, or say --lazy; .*" "$AFAR" umount "$scratch/rw"
 kill "$user"
 wait "$user" || :
 forget "$user"

@@ -153,4 +153,23 @@ sha256sum -c --quiet sums || fail "after a new mount"
 [ "$(cat m/new)" = new ] || fail "what was written after another session: $(cat m/new)"
 end_mount m
 kill_daemon way
+
+# Servers that are away for good are given up: who waits for them gets an error.
+start_mount m f
+kill_daemon one
+kill_daemon two
+sha256sum m/log >waits.out 2>&1 &
+pid_waits=$!
+running="$running $!"
+names_it() {
+	"$AFAR" umount m 2>umount.err && fail "it was unmounted"
+	grep -q 'in use by sha256sum .* --force' umount.err
+}
+eventually names_it
+"$AFAR" umount m --force || fail "umount --force"
+has_ended_with 137 m
+! wait "$pid_waits" || fail "it read $(cat waits.out)"
+forget "$pid_waits"
+start_flash_server one
+start_flash_server two
 still_works
