@@ -53,7 +53,8 @@ struct afar_range {
  *
  * Errors: -EBUSY (somebody is writing a version, and the last error says who; this handle has begun one), -EINVAL (the
  * region is not copy-on-write), -EACCES (no right to write), -ERANGE, -ENOSPC (the namespace has no free memory for the
- * ranges' units), -AFAR_EFREED, -AFAR_ELOST, -AFAR_ESERVER, -ETIMEDOUT, -ENOMEM. After each of them the handle has not begun.
+ * ranges' units), -AFAR_EFREED, -AFAR_ELOST, -AFAR_ESERVER, -ETIMEDOUT, -ENOMEM. After each of them the handle has not begun,
+ * unless a server does not answer, and may still carry out a write to the version: then it can only be abandoned.
  */
 int afar_region_begin(struct afar_region *region, const struct afar_range *ranges,
 		      unsigned nr_ranges);
