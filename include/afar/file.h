@@ -279,7 +279,9 @@ int afar_file_create(struct afar_fs *fs, const struct afar_who *who, uint64_t di
 		     uint32_t mode, int flags, struct afar_file **out, struct afar_file_stat *stat);
 /*
  * Commits the size and times, and closes the handle: also if it fails, which it does when something
- * that was written is known to be lost. Does not make the data durable.
+ * that was written is known to be lost. Does not make the data durable. Blocks for the manager. If a server
+ * may still carry out a write whose connection has ended, it also asks that server, for a second at most; if that does not
+ * answer, the handle is closed, and the manager has the file open until the write cannot land any more.
  */
 int afar_file_close(struct afar_file *file);
 

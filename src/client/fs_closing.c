@@ -117,7 +117,8 @@ static void let_go(struct afar_fs *fs)
 	pthread_mutex_unlock(&closings->lock);
 }
 
-/* Ends what is held back still as far as this process goes. */
+/* Ends what is held back still as far as this process goes. The manager is told of sizes and times, because nobody claims
+ * these files any more if it restarts. */
 static void drop_held_back(struct afar_fs *fs)
 {
 	struct fs_closings *closings = &fs->closings;
@@ -129,6 +130,8 @@ static void drop_held_back(struct afar_fs *fs)
 	CDS_INIT_LIST_HEAD(&closings->held_back);
 	pthread_mutex_unlock(&closings->lock);
 	cds_list_for_each_entry_safe (closing, next, &dropped, node) {
+		if (file_has_to_commit(closing->file))
+			file_commit(closing->file);
 		file_drop(closing->file);
 		free(closing);
 	}
@@ -334,8 +337,11 @@ void closings_flush(struct afar_fs *fs)
 void closings_flush_last(struct afar_fs *fs)
 {
 	let_go(fs);
-	closings_flush(fs);
-	drop_held_back(fs);
+	/* The thread may let some go meanwhile. */
+	do {
+		closings_flush(fs);
+		drop_held_back(fs);
+	} while (closings_are_pending(fs));
 }
 
 void closings_stop(struct afar_fs *fs)

@@ -68,8 +68,8 @@ static int start(struct recall *recall)
 }
 
 /* Finds the inode, if a file of it is open. On success the fs waits for end(), and the inode is the
- * caller's to put. Else says whether writes to files of a file system that has been closed may still land: closings that
- * are held back (fs_closing.h) are dropped with it, while its pool lingers (linger.c). */
+ * caller's to put. Else says whether writes to the file may still land: a closing that is held back (fs_closing.h) may have
+ * been dropped, with a file system that is closed, and whose pool lingers (linger.c), or that was to be. */
 static struct file_inode *find(struct afar_session *session, const Afar__FileRecall *ask,
 			       bool *is_loose)
 {
@@ -84,7 +84,7 @@ static struct file_inode *find(struct afar_session *session, const Afar__FileRec
 		/* First, because a file that is being opened now may have been told of before. */
 		inode_set_outdated(fs, ask->ino);
 		inode = inode_find(fs, ask->ino);
-		*is_loose = false;
+		*is_loose = target_is_loose(fs_pool(fs));
 		break;
 	}
 	pthread_mutex_unlock(&session->lock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What a session of a file system keeps of what is delegated to it, when answers come in another order than the manager
- * gave them: none is believed that the manager may have taken back since.
+ * gave them: the session believes none that the manager may have taken back since.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -113,25 +113,20 @@ static void revoke(uint64_t ino)
 	known_revoke(&session, &ask, NULL);
 }
 
-/* Makes FILE. The manager's answer is taken once `meanwhile` has happened, which may be NULL. */
-static void make(void (*meanwhile)(void))
+/* A change of FILE. The manager's answer is taken once `meanwhile` has happened, which may be NULL. */
+static void change(Afar__FileChange *change, bool is_delegated, void (*meanwhile)(void))
 {
-	Afar__FileMake message = AFAR__FILE_MAKE__INIT;
-	Afar__FileChange change = AFAR__FILE_CHANGE__INIT, *changes[] = {&change};
+	Afar__FileChange *changes[] = {change};
 	Afar__FileAttributes attributes = AFAR__FILE_ATTRIBUTES__INIT;
 	Afar__FileResult result = AFAR__FILE_RESULT__INIT, *list[] = {&result};
 	Afar__FileResults results = AFAR__FILE_RESULTS__INIT;
 	const struct known_mark mark = known_mark(&fs.known);
 
-	message.dir = DIR;
-	message.name = (char *)(uintptr_t) "f";
-	change.what_case = AFAR__FILE_CHANGE__WHAT_MAKE;
-	change.make = &message;
 	attributes.ino = FILE;
 	attributes.nlink = 1;
 	attributes.mode = S_IFREG | 0644;
 	result.attributes = &attributes;
-	result.is_delegated = true;
+	result.is_delegated = is_delegated;
 	results.n_results = 1;
 	results.results = list;
 	known_begin_change(&fs, changes, 1);
@@ -140,25 +135,28 @@ static void make(void (*meanwhile)(void))
 	known_end_change(&fs, &mark, changes, 1, &results);
 }
 
-/* Changes FILE. Whoever has looked its name up knows its number. */
+static void make(void (*meanwhile)(void))
+{
+	Afar__FileMake message = AFAR__FILE_MAKE__INIT;
+	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
+
+	message.dir = DIR;
+	message.name = (char *)(uintptr_t) "f";
+	operation.what_case = AFAR__FILE_CHANGE__WHAT_MAKE;
+	operation.make = &message;
+	change(&operation, true, meanwhile);
+}
+
+/* Whoever has looked its name up knows its number. */
 static void set_size(void)
 {
 	Afar__FileSet message = AFAR__FILE_SET__INIT;
-	Afar__FileChange change = AFAR__FILE_CHANGE__INIT, *changes[] = {&change};
-	Afar__FileAttributes attributes = AFAR__FILE_ATTRIBUTES__INIT;
-	Afar__FileResult result = AFAR__FILE_RESULT__INIT, *list[] = {&result};
-	Afar__FileResults results = AFAR__FILE_RESULTS__INIT;
-	const struct known_mark mark = known_mark(&fs.known);
+	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
 
-	message.ino = attributes.ino = FILE;
-	attributes.nlink = 1;
-	change.what_case = AFAR__FILE_CHANGE__WHAT_SET;
-	change.set = &message;
-	result.attributes = &attributes;
-	results.n_results = 1;
-	results.results = list;
-	known_begin_change(&fs, changes, 1);
-	known_end_change(&fs, &mark, changes, 1, &results);
+	message.ino = FILE;
+	operation.what_case = AFAR__FILE_CHANGE__WHAT_SET;
+	operation.set = &message;
+	change(&operation, false, NULL);
 }
 
 static void revoke_file(void)
@@ -193,7 +191,7 @@ static void test_revoked_before_it_is_known_as_made(void **state)
 	begin(1);
 	make(revoke_file);
 	assert_false(is_known(FILE));
-	/* What is asked afterwards is believed. */
+	/* The session believes what it asks afterwards. */
 	ask_and_answer(1, false);
 	assert_true(is_known(FILE));
 }

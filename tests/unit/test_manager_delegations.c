@@ -345,7 +345,7 @@ static void test_silent_ones_after_a_restart(void **state)
 	fixture_send(&fixture, &client, client.next_id++, ask_size(file, 10), &changed);
 	fixture_pump(&fixture);
 	assert_null(changed);
-	/* Whoever does not wait for claims is told something, and nothing is delegated. */
+	/* The manager answers a question whose time is over before all have claimed, and delegates nothing with that. */
 	request->files_look->wants_delegation = true;
 	fixture.time_ns = 1000000000;
 	fixture_send(&fixture, &client, client.next_id++, request, &asked);

@@ -154,6 +154,36 @@ static void test_room_is_where_servers_are(void **state)
 	assert_int_equal(fs_of()->nr_lost_units, 3);
 }
 
+/* A sweep has just ended, so the next one rests: unless somebody needs what it gives back. */
+static void test_zeroing_rests(void **state)
+{
+	const uint64_t half = POOL_BYTES / 2;
+	Afar__Reply *extended = NULL;
+	uint64_t file;
+
+	(void)state;
+	FILE_DO(ask_make(ROOT, "a", S_IFREG | 0644, 0, FILE_UNIT), 0);
+	FILE_DO(ask_make(ROOT, "b", S_IFREG | 0644, 0, half), 0);
+	FILE_DO(ask_remove(ROOT, "a", false), 0);
+	assert_int_equal(fs_of()->pending_bytes, 0);
+	file = must_make(ROOT, "f", S_IFREG | 0644);
+	FILE_DO(ask_file_open(file, 1), 0);
+	FILE_DO(ask_remove(ROOT, "b", false), 0);
+	assert_int_equal(fs_of()->pending_bytes, half);
+	fixture_send(&fixture, &client, ++client.next_id,
+		     ask_extend(file, 0, POOL_BYTES - 2 * FILE_UNIT), &extended);
+	fixture_pump(&fixture);
+	assert_non_null(extended); /* no time has gone by */
+	assert_int_equal(extended->file_results->results[0]->status, 0);
+	expect_answer(extended, 0, NULL);
+	assert_int_equal(fs_of()->pending_bytes, 0);
+	FILE_DO(ask_file_close(1), 0);
+	FILE_DO(ask_remove(ROOT, "f", false), 0);
+	assert_true(fs_of()->pending_bytes != 0);
+	fixture_advance(&fixture, 100);
+	assert_int_equal(fs_of()->pending_bytes, 0);
+}
+
 static Afar__Request *ask_limits(uint64_t max_bytes, uint64_t max_inodes)
 {
 	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
@@ -201,6 +231,7 @@ TEST_GROUP(manager_files_room)
 	const struct CMUnitTest tests[] = {
 		FILES_TEST(test_a_server_ends),
 		FILES_TEST(test_room_is_where_servers_are),
+		FILES_TEST(test_zeroing_rests),
 		FILES_TEST(test_limits),
 	};
 
