@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The metastore in LMDB: one file below the manager's folder, copy-on-write, so a commit is there
- * wholly or not at all, and is synced before it returns. The manager's writer thread commits; any
- * thread may read.
+ * wholly or not at all. The manager's writer thread commits; any thread may read.
+ *
+ * LMDB would sync its file twice for each commit, the pages before the head that leads to them. A
+ * record in the redo log takes one write and one flush, so the file is synced at checkpoints alone.
+ * From one to the next a read transaction keeps the checkpoint's pages: LMDB overwrites none of
+ * them, and with the heads that the redo log has they are the store as it was. The heads are the
+ * first two pages, which LMDB overwrites in turn.
  *
  * LMDB writes copies of the pages that it changes: a full store could not even delete. So a commit
  * that does not make the content larger may go HEADROOM bytes beyond the limit; `map_lock` keeps
@@ -13,6 +18,7 @@
 #include <limits.h>
 #include <lmdb.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +28,7 @@
 
 #include "base/error.h"
 #include "manager/metastore/metastore.h"
+#include "manager/metastore/redo.h"
 
 #define HEADROOM    ((size_t)1 << 20)
 #define SIZE_MIN    ((size_t)64 << 10) /* less does not hold LMDB's own pages */
@@ -32,7 +39,13 @@ struct lmdb_store {
 	struct metastore base;
 	MDB_env *env;
 	MDB_dbi table;
-	int lock_fd; /* flock()ed while the store is open */
+	MDB_txn *checkpoint; /* the last one, whose pages stay as they are; NULL: they need not */
+	struct redo_log *log;
+	atomic_bool
+		is_ahead; /* LMDB has a commit that is not in the log: a checkpoint comes next */
+	atomic_bool is_broken; /* a commit may be durable or not: nothing comes after it */
+	int fd;		       /* LMDB's file */
+	int lock_fd;	       /* flock()ed while the store is open */
 	size_t size_max;
 	pthread_rwlock_t map_lock; /* readers: transactions; writer: changing the map's size */
 	char path[PATH_MAX];
@@ -95,22 +108,88 @@ static int check_key(struct meta_bytes key)
 	return 0;
 }
 
+/* ---- Checkpoints */
+
+static void drop_checkpoint(struct lmdb_store *store)
+{
+	if (store->checkpoint)
+		mdb_txn_abort(store->checkpoint);
+	store->checkpoint = NULL;
+}
+
+/* Keeps what is now. Only right when it is what the redo log's checkpoint is. */
+static int keep_checkpoint(struct lmdb_store *store)
+{
+	int ret;
+
+	drop_checkpoint(store);
+	ret = mdb_txn_begin(store->env, NULL, MDB_RDONLY, &store->checkpoint);
+	if (ret == 0)
+		return 0;
+	store->checkpoint = NULL;
+	return fail(store, "checkpoint", ret);
+}
+
+/* Returns how many bytes LMDB's heads have, or an error. */
+static ssize_t read_heads(struct lmdb_store *store, uint8_t heads[REDO_HEADS_MAX])
+{
+	MDB_stat stat;
+	ssize_t length;
+
+	mdb_env_stat(store->env, &stat);
+	length = (ssize_t)stat.ms_psize * 2;
+	if ((size_t)length > REDO_HEADS_MAX || pread(store->fd, heads, (size_t)length, 0) != length)
+		return fail(store, "read the head of LMDB's file", EIO);
+	return length;
+}
+
+/* Makes all that is committed durable in LMDB's file. `is_closing`: for good. */
+static int make_checkpoint(struct lmdb_store *store, bool is_closing)
+{
+	uint8_t heads[REDO_HEADS_MAX];
+	ssize_t length;
+	int ret;
+
+	ret = mdb_env_sync(store->env, 1);
+	if (ret != 0)
+		return fail(store, "checkpoint", ret);
+	length = read_heads(store, heads);
+	if (length < 0)
+		return (int)length;
+	if (store->log)
+		ret = redo_restart(store->log, heads, (size_t)length, is_closing);
+	else
+		ret = redo_make(store->path, heads, (size_t)length, &store->log);
+	return ret == 0 && !is_closing ? keep_checkpoint(store) : ret;
+}
+
 static void lmdb_close(struct metastore *base)
 {
 	struct lmdb_store *store = lmdb_of(base);
 
+	/* What cannot be synced is in the redo log. */
+	if (store->checkpoint && !store->is_broken)
+		make_checkpoint(store, true);
+	drop_checkpoint(store);
 	if (store->env)
 		mdb_env_close(store->env);
+	redo_close(store->log);
+	if (store->fd >= 0)
+		close(store->fd);
 	if (store->lock_fd >= 0)
 		close(store->lock_fd);
 	pthread_rwlock_destroy(&store->map_lock);
 	free(store);
 }
 
+/* ---- Reading */
+
 static int begin_read(struct lmdb_store *store, MDB_txn **out)
 {
 	int ret;
 
+	if (store->is_broken && store->is_ahead)
+		return MDB_PANIC; /* what is there was not committed */
 	pthread_rwlock_rdlock(&store->map_lock);
 	ret = mdb_txn_begin(store->env, NULL, MDB_RDONLY, out);
 	if (ret != 0)
@@ -218,6 +297,8 @@ out_txn:
 	return ret == 0 || ret == MDB_NOTFOUND ? 0 : fail(store, "range", ret);
 }
 
+/* ---- Commits */
+
 /* The value that a key has inside a transaction; `length` of one that does not exist is 0. */
 static int find(const struct lmdb_store *store, MDB_txn *txn, struct meta_bytes key, MDB_val *found)
 {
@@ -291,6 +372,36 @@ struct changes {
 	size_t nr_deletes;
 };
 
+/* Makes durable what a transaction is about to commit. Without a checkpoint, or if it is larger than the log, the checkpoint
+ * that follows does so. Returns an errno value. */
+static int write_down(struct lmdb_store *store, const struct changes *changes)
+{
+	int ret = -ENOBUFS;
+
+	store->is_ahead = !store->checkpoint;
+	for (int i = 0; i < 2 && ret == -ENOBUFS && store->checkpoint; i++) {
+		ret = i == 0 ? 0 : make_checkpoint(store, false);
+		if (ret == 0)
+			ret = redo_append(store->log, changes->puts, changes->nr_puts,
+					  changes->deletes, changes->nr_deletes);
+	}
+	if (ret == -ENOBUFS) {
+		store->is_ahead = true;
+		return 0;
+	}
+	store->is_broken = ret < 0;
+	return -ret;
+}
+
+static int commit_written(struct lmdb_store *store, MDB_txn *txn)
+{
+	int ret = mdb_txn_commit(txn);
+
+	if (ret != 0 && !store->is_ahead && redo_take_back(store->log) < 0)
+		store->is_broken = true;
+	return ret;
+}
+
 /* One attempt. With `may_grow` 0 a transaction that makes the content larger ends as if the map
  * were full. */
 static int try_commit(struct lmdb_store *store, const struct changes *changes, int may_grow)
@@ -308,24 +419,46 @@ static int try_commit(struct lmdb_store *store, const struct changes *changes, i
 				 changes->nr_deletes, &growth);
 	if (ret == 0 && !may_grow && growth > 0)
 		ret = MDB_MAP_FULL;
+	if (ret == 0)
+		ret = write_down(store, changes);
 	if (ret != 0) {
 		mdb_txn_abort(txn);
 		return ret;
 	}
-	return mdb_txn_commit(txn);
+	return commit_written(store, txn);
 }
 
+/* Just after a checkpoint, of which one commit overwrites nothing. The next one comes after another checkpoint. */
 static int commit_in_headroom(struct lmdb_store *store, const struct changes *changes)
 {
 	int ret;
 
 	pthread_rwlock_wrlock(&store->map_lock);
+	drop_checkpoint(store); /* LMDB moves its map only when nobody reads */
 	ret = mdb_env_set_mapsize(store->env, store->size_max + HEADROOM);
 	if (ret == 0) {
 		ret = try_commit(store, changes, 0);
 		mdb_env_set_mapsize(store->env, store->size_max);
 	}
 	pthread_rwlock_unlock(&store->map_lock);
+	return ret;
+}
+
+/* The pages that a checkpoint keeps are what another one gives back. */
+static int commit_when_full(struct lmdb_store *store, const struct changes *changes)
+{
+	int ret = make_checkpoint(store, false);
+
+	if (ret < 0)
+		return -ret;
+	pthread_rwlock_rdlock(&store->map_lock);
+	ret = try_commit(store, changes, 1);
+	pthread_rwlock_unlock(&store->map_lock);
+	if (ret != MDB_MAP_FULL || changes->nr_deletes == 0)
+		return ret;
+	ret = commit_in_headroom(store, changes);
+	if (ret != 0 && keep_checkpoint(store) < 0)
+		store->is_broken = true;
 	return ret;
 }
 
@@ -345,18 +478,25 @@ static int lmdb_commit(struct metastore *base, const struct meta_compare *compar
 		ret = check_key(deletes[i]);
 	if (ret < 0)
 		return ret;
+	if (store->is_broken)
+		return fail(store, "commit", MDB_PANIC);
 
 	pthread_rwlock_rdlock(&store->map_lock);
 	ret = try_commit(store, &changes, 1);
 	pthread_rwlock_unlock(&store->map_lock);
-	if (ret == MDB_MAP_FULL && nr_deletes > 0)
-		ret = commit_in_headroom(store, &changes);
+	if (ret == MDB_MAP_FULL)
+		ret = commit_when_full(store, &changes);
 	if (ret == EAGAIN)
 		return error_fail(-EAGAIN,
 				  "commit in the store %s: a key has another value than "
 				  "expected; read it again",
 				  store->path);
-	return ret == 0 ? 0 : fail(store, "commit", ret);
+	if (ret != 0)
+		return fail(store, "commit", ret);
+	if (store->is_ahead)
+		ret = make_checkpoint(store, false);
+	store->is_broken = ret < 0;
+	return ret;
 }
 
 static const struct metastore_ops lmdb_ops = {
@@ -402,6 +542,67 @@ static int open_table(struct lmdb_store *store)
 	return mdb_txn_commit(txn);
 }
 
+static int open_file(struct lmdb_store *store)
+{
+	char name[PATH_MAX + 16];
+
+	snprintf(name, sizeof(name), "%s/data.mdb", store->path);
+	store->fd = open(name, O_RDWR | O_CLOEXEC);
+	return store->fd < 0 ? error_fail(-errno, "open the store %s: data.mdb: %m", store->path)
+			     : 0;
+}
+
+/* Makes LMDB's file what it was at the last checkpoint, if its manager did not close it after that. */
+static int put_heads_back(struct lmdb_store *store)
+{
+	const void *heads;
+	size_t length;
+	int ret = redo_open(store->path, &store->log);
+
+	if (ret < 0 || !store->log)
+		return ret;
+	ret = open_file(store);
+	heads = redo_heads(store->log, &length);
+	if (ret < 0 || !heads)
+		return ret;
+	if (pwrite(store->fd, heads, length, 0) != (ssize_t)length || fdatasync(store->fd) < 0)
+		return fail(store, "go back to the checkpoint", EIO);
+	return 0;
+}
+
+struct replay {
+	struct lmdb_store *store;
+	MDB_txn *txn;
+};
+
+static int redo(void *argument, struct meta_bytes key, struct meta_bytes value)
+{
+	const struct replay *replay = argument;
+	const struct meta_put put = {key, value};
+	const bool is_put = value.data != NULL;
+	int64_t growth = 0;
+	int ret = change_all(replay->store, replay->txn, &put, is_put, &key, !is_put, &growth);
+
+	return ret == 0 ? 0 : fail(replay->store, "replay the redo log", ret);
+}
+
+/* Does again what was committed since the checkpoint, at once. It has had room before. */
+static int replay_log(struct lmdb_store *store)
+{
+	struct replay replay = {.store = store};
+	int ret = mdb_txn_begin(store->env, NULL, 0, &replay.txn);
+
+	if (ret != 0)
+		return fail(store, "replay the redo log", ret);
+	ret = redo_replay(store->log, redo, &replay);
+	if (ret < 0) {
+		mdb_txn_abort(replay.txn);
+		return ret;
+	}
+	ret = mdb_txn_commit(replay.txn);
+	return ret == 0 ? 0 : fail(store, "replay the redo log", ret);
+}
+
 int metastore_lmdb_open(const char *path, size_t size_max, struct metastore **out)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -418,12 +619,14 @@ int metastore_lmdb_open(const char *path, size_t size_max, struct metastore **ou
 	if (!store)
 		return error_code(-ENOMEM);
 	store->base.ops = &lmdb_ops;
-	store->lock_fd = -1;
+	store->lock_fd = store->fd = -1;
 	store->size_max = size_max / page * page;
 	strcpy(store->path, path);
 	pthread_rwlock_init(&store->map_lock, NULL);
 
 	ret = lock_folder(store);
+	if (ret == 0)
+		ret = put_heads_back(store);
 	if (ret < 0)
 		goto out_close;
 	ret = mdb_env_create(&store->env);
@@ -434,13 +637,21 @@ int metastore_lmdb_open(const char *path, size_t size_max, struct metastore **ou
 	/* MDB_NOTLS: a read transaction belongs to no thread, so one thread may read while it
 	 * commits. */
 	if (ret == 0)
-		ret = mdb_env_open(store->env, path, MDB_NOTLS, FILE_MODE);
+		ret = mdb_env_open(store->env, path, MDB_NOTLS | MDB_NOSYNC, FILE_MODE);
 	if (ret == 0)
 		ret = open_table(store);
 	if (ret != 0) {
 		ret = fail(store, "open", ret);
 		goto out_close;
 	}
+	if (store->log)
+		ret = replay_log(store);
+	else
+		ret = open_file(store);
+	if (ret == 0)
+		ret = make_checkpoint(store, false);
+	if (ret < 0)
+		goto out_close;
 	*out = &store->base;
 	return 0;
 

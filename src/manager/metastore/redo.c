@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The file: two slots for the header, of which the newer that is whole counts, and the records. A record begins at a block of
+ * its own, so that no write touches what is durable already. Records count on over all checkpoints: so what is left of
+ * earlier ones has numbers that are too low.
+ *
+ * The blocks are written once when the file is made. So a record changes no metadata of the file system.
+ */
+#include "manager/metastore/redo.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/checksum.h"
+#include "base/error.h"
+
+#define BLOCK	      ((size_t)4096)
+#define SLOT_BYTES    (BLOCK + REDO_HEADS_MAX)
+#define RECORDS_START (2 * SLOT_BYTES)
+#define RECORDS_BYTES ((size_t)2 << 20)
+#define FILE_BYTES    (RECORDS_START + RECORDS_BYTES)
+#define FILE_MODE     0600
+#define MAGIC	      0x31306a7261666100U
+#define DELETED	      UINT32_MAX /* the length of no value */
+
+struct header {
+	uint64_t magic;
+	uint64_t generation; /* of the checkpoint */
+	uint64_t sequence;   /* of the first record after it */
+	uint32_t heads_length;
+	uint32_t is_closed;
+	uint32_t checksum; /* of this with 0 here, and of the heads behind */
+	uint32_t unused;
+};
+
+struct record {
+	uint64_t sequence;
+	uint32_t length;   /* of the changes behind */
+	uint32_t checksum; /* of this with 0 here, and of them */
+};
+
+struct change {
+	uint32_t key_length;
+	uint32_t value_length;
+};
+
+struct redo_log {
+	int fd;
+	uint64_t sequence; /* of the next record */
+	size_t last, end;  /* where the last record begins and ends, from the records' start */
+	char path[PATH_MAX];
+	struct header header;
+	uint8_t heads[REDO_HEADS_MAX];
+	uint8_t buffer[RECORDS_BYTES]; /* of the record that is written, or of all that are read */
+};
+
+static int fail(const struct redo_log *log, const char *asked, int ret)
+{
+	return error_fail(ret, "%s the redo log %s: %s; check the disk", asked, log->path,
+			  strerror(-ret));
+}
+
+static int write_at(int fd, const void *data, size_t length, size_t offset)
+{
+	for (size_t done = 0; done < length;) {
+		ssize_t n = pwrite(fd, (const uint8_t *)data + done, length - done,
+				   (off_t)(offset + done));
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		done += n > 0 ? (size_t)n : 0;
+	}
+	return 0;
+}
+
+/* What is behind the end of the file is zeros. */
+static int read_at(int fd, void *data, size_t length, size_t offset)
+{
+	for (size_t done = 0; done < length;) {
+		ssize_t n =
+			pread(fd, (uint8_t *)data + done, length - done, (off_t)(offset + done));
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n == 0) {
+			memset((uint8_t *)data + done, 0, length - done);
+			break;
+		}
+		done += n > 0 ? (size_t)n : 0;
+	}
+	return 0;
+}
+
+static struct redo_log *redo_new(const char *folder)
+{
+	struct redo_log *log = calloc(1, sizeof(*log));
+
+	if (!log)
+		return NULL;
+	log->fd = -1;
+	snprintf(log->path, sizeof(log->path), "%s/redo.log", folder);
+	return log;
+}
+
+void redo_close(struct redo_log *log)
+{
+	if (!log)
+		return;
+	if (log->fd >= 0)
+		close(log->fd);
+	free(log);
+}
+
+/* ---- The header */
+
+static uint32_t sum_header(struct header header, const void *heads)
+{
+	header.checksum = 0;
+	return checksum_crc32c_seeded(checksum_crc32c(&header, sizeof(header)), heads,
+				      header.heads_length);
+}
+
+/* Takes the slot's header if it is whole, and newer than what was taken before. */
+static int read_slot(struct redo_log *log, size_t slot)
+{
+	uint8_t *bytes = log->buffer;
+	struct header header;
+	int ret = read_at(log->fd, bytes, SLOT_BYTES, slot * SLOT_BYTES);
+
+	if (ret < 0)
+		return fail(log, "read", ret);
+	memcpy(&header, bytes, sizeof(header));
+	if (header.magic != MAGIC || header.heads_length > REDO_HEADS_MAX ||
+	    header.checksum != sum_header(header, bytes + sizeof(header)) ||
+	    header.generation <= log->header.generation)
+		return 0;
+	log->header = header;
+	memcpy(log->heads, bytes + sizeof(header), header.heads_length);
+	return 0;
+}
+
+int redo_open(const char *folder, struct redo_log **out)
+{
+	struct redo_log *log = redo_new(folder);
+	int ret = 0;
+
+	*out = NULL;
+	if (!log)
+		return error_code(-ENOMEM);
+	log->fd = open(log->path, O_RDWR | O_DSYNC | O_CLOEXEC);
+	if (log->fd < 0 && errno == ENOENT)
+		goto out_close;
+	if (log->fd < 0)
+		ret = fail(log, "open", -errno);
+	for (size_t slot = 0; slot < 2 && ret == 0; slot++)
+		ret = read_slot(log, slot);
+	if (ret == 0 && log->header.generation == 0)
+		ret = error_fail(
+			-EILSEQ,
+			"open the redo log %s: it is damaged, and with it the last commits; "
+			"put the whole folder back from a copy",
+			log->path);
+	if (ret < 0)
+		goto out_close;
+	log->sequence = log->header.sequence;
+	*out = log;
+	return 0;
+
+out_close:
+	redo_close(log);
+	return ret;
+}
+
+const void *redo_heads(const struct redo_log *log, size_t *length)
+{
+	*length = log->header.heads_length;
+	return log->header.is_closed ? NULL : log->heads;
+}
+
+int redo_restart(struct redo_log *log, const void *heads, size_t length, bool is_closed)
+{
+	struct header *header = &log->header;
+	size_t slot;
+	int ret;
+
+	if (length > REDO_HEADS_MAX)
+		return error_fail(-EINVAL, "start the redo log %s: %zu bytes of heads; at most %zu",
+				  log->path, length, REDO_HEADS_MAX);
+	*header = (struct header){
+		.magic = MAGIC,
+		.generation = header->generation + 1,
+		.sequence = log->sequence,
+		.heads_length = (uint32_t)length,
+		.is_closed = is_closed,
+	};
+	header->checksum = sum_header(*header, heads);
+	memcpy(log->heads, heads, length);
+	memcpy(log->buffer, header, sizeof(*header));
+	memcpy(log->buffer + sizeof(*header), heads, length);
+	slot = header->generation % 2;
+	ret = write_at(log->fd, log->buffer, sizeof(*header) + length, slot * SLOT_BYTES);
+	if (ret < 0)
+		return fail(log, "start", ret);
+	log->end = 0;
+	return 0;
+}
+
+static int sync_folder(const char *folder)
+{
+	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret;
+
+	if (fd < 0)
+		return -errno;
+	ret = fsync(fd) < 0 ? -errno : 0;
+	close(fd);
+	return ret;
+}
+
+/* It has its name when it is whole: so a damaged one is no one that was never finished. */
+int redo_make(const char *folder, const void *heads, size_t length, struct redo_log **out)
+{
+	struct redo_log *log = redo_new(folder);
+	char path[PATH_MAX + 8];
+	int ret;
+
+	if (!log)
+		return error_code(-ENOMEM);
+	snprintf(path, sizeof(path), "%s.new", log->path);
+	log->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, FILE_MODE);
+	ret = log->fd < 0 ? -errno : 0;
+	for (size_t at = 0; at < FILE_BYTES && ret == 0; at += RECORDS_BYTES) {
+		size_t left = FILE_BYTES - at;
+
+		ret = write_at(log->fd, log->buffer, left < RECORDS_BYTES ? left : RECORDS_BYTES,
+			       at);
+	}
+	if (ret < 0) {
+		ret = fail(log, "make", ret);
+		goto out_close;
+	}
+	log->sequence = 1;
+	ret = redo_restart(log, heads, length, false);
+	if (ret < 0)
+		goto out_close;
+	if (fsync(log->fd) < 0 || rename(path, log->path) < 0)
+		ret = -errno;
+	close(log->fd);
+	log->fd = open(log->path, O_RDWR | O_DSYNC | O_CLOEXEC);
+	if (ret == 0 && log->fd < 0)
+		ret = -errno;
+	if (ret == 0)
+		ret = sync_folder(folder);
+	if (ret < 0) {
+		ret = fail(log, "make", ret);
+		goto out_close;
+	}
+	*out = log;
+	return 0;
+
+out_close:
+	redo_close(log);
+	return ret;
+}
+
+/* ---- Records */
+
+static uint64_t round_up(uint64_t length)
+{
+	return (length + BLOCK - 1) / BLOCK * BLOCK;
+}
+
+static uint32_t sum_record(struct record record, const void *changes)
+{
+	record.checksum = 0;
+	return checksum_crc32c_seeded(checksum_crc32c(&record, sizeof(record)), changes,
+				      record.length);
+}
+
+/* Returns where the next change goes, or UINT64_MAX: behind the end of what there is room for. */
+static uint64_t add_change(struct redo_log *log, uint64_t at, struct meta_bytes key,
+			   struct meta_bytes value, bool is_deleted)
+{
+	const struct change change = {(uint32_t)key.length,
+				      is_deleted ? DELETED : (uint32_t)value.length};
+	uint64_t length = sizeof(change) + key.length + value.length;
+
+	if (at == UINT64_MAX || length > RECORDS_BYTES - log->end - at)
+		return UINT64_MAX;
+	memcpy(log->buffer + at, &change, sizeof(change));
+	at += sizeof(change);
+	memcpy(log->buffer + at, key.data, key.length);
+	at += key.length;
+	if (value.length)
+		memcpy(log->buffer + at, value.data, value.length);
+	return at + value.length;
+}
+
+int redo_append(struct redo_log *log, const struct meta_put *puts, size_t nr_puts,
+		const struct meta_bytes *deletes, size_t nr_deletes)
+{
+	struct record record = {.sequence = log->sequence};
+	uint64_t at = sizeof(record), blocks;
+	int ret;
+
+	if (RECORDS_BYTES - log->end < BLOCK)
+		return -ENOBUFS;
+	for (size_t i = 0; i < nr_deletes; i++)
+		at = add_change(log, at, deletes[i], (struct meta_bytes){0}, true);
+	for (size_t i = 0; i < nr_puts; i++)
+		at = add_change(log, at, puts[i].key, puts[i].value, false);
+	if (at == UINT64_MAX)
+		return -ENOBUFS;
+	record.length = (uint32_t)(at - sizeof(record));
+	record.checksum = sum_record(record, log->buffer + sizeof(record));
+	memcpy(log->buffer, &record, sizeof(record));
+	blocks = round_up(at);
+	memset(log->buffer + at, 0, blocks - at);
+	ret = write_at(log->fd, log->buffer, blocks, RECORDS_START + log->end);
+	if (ret < 0)
+		return fail(log, "write", ret);
+	log->last = log->end;
+	log->end += blocks;
+	log->sequence++;
+	return 0;
+}
+
+int redo_take_back(struct redo_log *log)
+{
+	int ret;
+
+	log->end = log->last;
+	log->sequence--;
+	memset(log->buffer, 0, BLOCK);
+	ret = write_at(log->fd, log->buffer, BLOCK, RECORDS_START + log->end);
+	return ret < 0 ? fail(log, "write", ret) : 0;
+}
+
+static int show_changes(const uint8_t *bytes, size_t length,
+			int (*show)(void *argument, struct meta_bytes key, struct meta_bytes value),
+			void *argument)
+{
+	struct change change;
+
+	for (size_t at = 0; at < length;) {
+		struct meta_bytes key, value = {0};
+		int ret;
+
+		if (length - at < sizeof(change))
+			return -EILSEQ;
+		memcpy(&change, bytes + at, sizeof(change));
+		at += sizeof(change);
+		key = (struct meta_bytes){bytes + at, change.key_length};
+		if (change.key_length > length - at)
+			return -EILSEQ;
+		at += change.key_length;
+		if (change.value_length != DELETED) {
+			value = (struct meta_bytes){bytes + at, change.value_length};
+			if (change.value_length > length - at)
+				return -EILSEQ;
+			at += change.value_length;
+		}
+		ret = show(argument, key, value);
+		if (ret != 0)
+			return ret;
+	}
+	return 0;
+}
+
+/* Whether the record that comes next is at the end of those that were shown. */
+static bool find_record(const struct redo_log *log, struct record *record)
+{
+	size_t left = RECORDS_BYTES - log->end;
+	const uint8_t *bytes = log->buffer + log->end;
+
+	if (left < sizeof(*record))
+		return false;
+	memcpy(record, bytes, sizeof(*record));
+	return record->sequence == log->sequence && record->length <= left - sizeof(*record) &&
+	       record->checksum == sum_record(*record, bytes + sizeof(*record));
+}
+
+int redo_replay(struct redo_log *log,
+		int (*change)(void *argument, struct meta_bytes key, struct meta_bytes value),
+		void *argument)
+{
+	struct record record;
+	int ret = read_at(log->fd, log->buffer, RECORDS_BYTES, RECORDS_START);
+
+	if (ret < 0)
+		return fail(log, "read", ret);
+	while (find_record(log, &record)) {
+		const uint8_t *bytes = log->buffer + log->end + sizeof(record);
+
+		ret = show_changes(bytes, record.length, change, argument);
+		if (ret == -EILSEQ)
+			return fail(log, "read", ret);
+		if (ret != 0)
+			return ret;
+		log->end += round_up(sizeof(record) + record.length);
+		log->sequence++;
+	}
+	return 0;
+}
