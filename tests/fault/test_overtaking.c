@@ -266,10 +266,13 @@ static void open_files(struct file_world *world)
 	assert_int_equal(afar_fs_open(world->other, "f", NULL, &world->other_fs), 0);
 	assert_int_equal(afar_fs_stat(world->fs, &stat), 0);
 	world->root = stat.root;
-	assert_int_equal(afar_file_create(world->fs, NULL, world->root, "x", 0600, O_RDWR,
+	/* So it may to make a file. */
+	assert_int_equal(afar_file_create(world->other_fs, NULL, world->root, "x", 0600, O_RDWR,
 					  &world->file, NULL),
 			 0);
 	world->ino = afar_file_ino(world->file);
+	assert_int_equal(afar_file_close(world->file), 0);
+	assert_int_equal(afar_file_open(world->fs, NULL, world->ino, O_RDWR, &world->file), 0);
 	target = afar_file_target(world->file);
 	assert_non_null(target);
 	world->first = open_queue(world->session);
