@@ -21,7 +21,7 @@
 
 static int make_folder(struct sorting_files *files)
 {
-	int ret = folder_make_on_ext4(false, &files->folder);
+	int ret = folder_make_on_ext4(&files->folder);
 
 	snprintf(files->in, sizeof(files->in), "%s/in", files->folder.path);
 	snprintf(files->out, sizeof(files->out), "%s/out", files->folder.path);

@@ -167,7 +167,7 @@ static int mount_ours(struct fuse_stage *stage)
 
 static int mount_peer(struct fuse_stage *stage)
 {
-	int ret = is_flash(stage) ? folder_make_on_ext4(false, &stage->folder)
+	int ret = is_flash(stage) ? folder_make_on_ext4(&stage->folder)
 				  : folder_make_on_tmpfs(&stage->folder);
 
 	return ret ? ret

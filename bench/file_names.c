@@ -298,7 +298,8 @@ static void teardown(void *state)
 
 static int open_peer(struct names_stage *stage, const struct names_peer *peer)
 {
-	int ret = folder_make_on_ext4(peer->is_dirsync, &stage->folder);
+	int ret = peer->is_dirsync ? folder_make_dirsync(&stage->folder)
+				   : folder_make_on_ext4(&stage->folder);
 
 	if (ret)
 		return ret;
@@ -341,7 +342,9 @@ static const char *what_is_missing(const struct names_peer *peer)
 
 	if (!missing)
 		missing = is_missing[peer->kind]();
-	return missing ? missing : folder_ext4_missing();
+	if (missing)
+		return missing;
+	return peer->is_dirsync ? folder_dirsync_missing() : folder_ext4_missing();
 }
 
 static int setup(const struct names_peer *peer, void **state)

@@ -97,7 +97,7 @@ static int new_stage(struct network_stage **out)
 	if (!stage || !stage->memory)
 		return bench_fail(-ENOMEM, "no memory for the suite");
 	memset(stage->memory, 0x5A, MIB);
-	return folder_make_on_ext4(false, &stage->folder);
+	return folder_make_on_ext4(&stage->folder);
 }
 
 static int open_session(struct network_stage *stage)
