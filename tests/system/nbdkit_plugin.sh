@@ -14,7 +14,7 @@ start_store one
 says() {
 	pattern=$1
 	shift
-	! timeout 60 nbdkit -U - "$NBDKIT_PLUGIN" "$@" --run true >plugin.err 2>&1 || fail "$* is taken"
+	! timeout 60 nbdkit -U "$PWD/none.socket" "$NBDKIT_PLUGIN" "$@" --run true >plugin.err 2>&1 || fail "$* is taken"
 	[ "$(grep -c '^nbdkit: error: ' plugin.err)" -eq 1 ] || fail "$*: $(cat plugin.err)"
 	grep -Eq -- "$pattern" plugin.err || fail "$*: '$pattern' is not in $(cat plugin.err)"
 }
