@@ -58,8 +58,10 @@ static char folder[] = "/dev/shm/afar-test-power-XXXXXX";
 static bool is_traced;
 static uint64_t nr_events, cut_at;
 static bool has_cut;
-static bool may_refuse;	   /* the disk has no room for a page, now and then */
-static unsigned log_fails; /* the how many-th write of the log from now; 0: none */
+static bool may_refuse;	    /* the disk has no room for a page, now and then */
+static unsigned log_fails;  /* the how many-th write of the log from now fails; 0: none */
+static unsigned nr_failing; /* so many, one after the other */
+static bool does_sync_fail;
 
 static void cut_power(void)
 {
@@ -149,6 +151,14 @@ static bool is_refused(const struct file *file, off_t offset)
 	return file == &files[0] && !is_head && may_refuse && random() % 40 == 0;
 }
 
+static bool does_log_fail(void)
+{
+	if (log_fails == 0 || --log_fails > 0)
+		return false;
+	log_fails = --nr_failing > 0;
+	return true;
+}
+
 static ssize_t fail_with(int error)
 {
 	errno = error;
@@ -163,8 +173,11 @@ ssize_t pwrite(int fd, const void *data, size_t length, off_t offset)
 
 	if (is_refused(file, offset))
 		return fail_with(ENOSPC);
-	if (file == &files[1] && log_fails-- == 1)
+	if (file == &files[1] && does_log_fail()) {
+		if (random() % 2)
+			syscall(SYS_pwrite64, fd, data, length, offset);
 		return fail_with(EIO);
+	}
 	n = syscall(SYS_pwrite64, fd, data, length, offset);
 	if (!file || n < 0)
 		return n;
@@ -211,10 +224,12 @@ int fdatasync(int fd)
 {
 	struct file *file = find_file(fd);
 
-	if (file) {
-		count_event();
-		sync_sectors(file, 0, NR_SECTORS);
-	}
+	if (!file)
+		return 0;
+	if (does_sync_fail)
+		return (int)fail_with(EIO);
+	count_event();
+	sync_sectors(file, 0, NR_SECTORS);
 	return 0;
 }
 
@@ -418,41 +433,68 @@ static void test_power_cuts(void **state)
 	assert_true(nr_full > 0);
 }
 
-/* What the log does not take is not done, and nothing is from then on. If LMDB had done it before, nothing can be read. */
-static void test_log_fails(void **state)
+/* Commits until one fails, and then once more. Returns whether that went well. */
+static bool fail_once(struct metastore *store, unsigned nr_keys)
 {
 	const struct meta_bytes none = {"", 0};
-	struct metastore *store;
-	struct content got;
-	unsigned nr_read = 0;
+	struct content got, failed;
 	int ret;
 
+	while ((ret = commit(store, nr_keys)) != -EIO)
+		if (ret == 0)
+			acknowledged = committing;
+	failed = committing;
+	/* Nothing was done; or nothing can be read. */
+	got = (struct content){0};
+	ret = store->ops->range(store, none, none, SIZE_MAX, see, &got);
+	assert_true(ret == -EIO || (ret == 0 && memcmp(&got, &acknowledged, sizeof(got)) == 0));
+	ret = commit(store, 2);
+	if (ret == 0) {
+		acknowledged = committing;
+		return true;
+	}
+	assert_int_equal(ret, -EIO);
+	assert_non_null(strstr(afar_last_error(), "restart the manager"));
+	committing = failed;
+	return false;
+}
+
+/* A commit that the log does not take is refused, and does not come back. If it cannot be said whether it will, nothing is
+ * committed any more. */
+static void test_disk_fails(void **state)
+{
+	unsigned nr_going_on = 0, nr_come_back = 0;
+	const unsigned nr = 120;
+
 	(void)state;
-	for (unsigned i = 0; i < 20; i++) {
+	for (unsigned i = 0; i < nr; i++) {
+		struct metastore *store;
+		struct content got;
+		bool is_going_on;
+
 		assert_int_equal(metastore_lmdb_open(folder, 3 * STORE_MAX, &store), 0);
 		acknowledged = read_all(store);
 		trace();
 		cut_at = 0;
-		log_fails = 1 + i % 5;
-		while ((ret = commit(store, i % 4 == 0 ? NR_KEYS : 2)) != -EIO)
-			if (ret == 0)
-				acknowledged = committing;
-		got = acknowledged;
-		ret = store->ops->range(store, none, none, SIZE_MAX, see, &got);
-		assert_true(ret == 0 || ret == -EIO);
-		assert_memory_equal(&got, &acknowledged, sizeof(got));
-		nr_read += ret == 0;
-		assert_int_equal(commit_some(store), -EIO);
-		assert_non_null(strstr(afar_last_error(), "restart the manager"));
-		is_traced = false;
+		log_fails = i % 6 == 5 ? 0 : 1 + i % 5;
+		does_sync_fail = !log_fails;
+		nr_failing = 1 + i / 6 % 2;
+		is_going_on = fail_once(store, i % 4 == 0 ? NR_KEYS : 2);
+		nr_going_on += is_going_on;
+		is_traced = does_sync_fail = false;
 		log_fails = 0;
 		store->ops->close(store);
 		assert_int_equal(metastore_lmdb_open(folder, 3 * STORE_MAX, &store), 0);
 		got = read_all(store);
+		if (!is_going_on && memcmp(&got, &acknowledged, sizeof(got)) != 0) {
+			nr_come_back++;
+			acknowledged = committing;
+		}
 		assert_memory_equal(&got, &acknowledged, sizeof(got));
 		store->ops->close(store);
 	}
-	assert_in_range(nr_read, 1, 19);
+	assert_in_range(nr_going_on, 1, nr - 1);
+	assert_in_range(nr_come_back, 1, nr - 1);
 }
 
 static int start(void **state)
@@ -491,7 +533,7 @@ static int stop(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_power_cuts),
-					   cmocka_unit_test(test_log_fails)};
+					   cmocka_unit_test(test_disk_fails)};
 
 	return cmocka_run_group_tests(tests, start, stop);
 }

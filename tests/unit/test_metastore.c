@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <lmdb.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -276,6 +277,103 @@ static void test_damaged_redo_log_is_refused(void **state)
 	assert_non_null(strstr(afar_last_error(), "redo.log: it is damaged"));
 }
 
+/* Leaves the store as a manager does that is killed after so many commits. */
+static void commit_and_die(struct metastore *store, unsigned nr)
+{
+	char key[32];
+	pid_t child;
+	int status;
+
+	store->ops->close(store);
+	child = fork_child();
+	if (child == 0) {
+		if (metastore_lmdb_open(folder, SIZE, &store) < 0)
+			_exit(1);
+		for (unsigned i = 0; i < nr; i++) {
+			snprintf(key, sizeof(key), "key%u", i);
+			if (put(store, key, "1") < 0)
+				_exit(1);
+		}
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
+/* Changes a bit of each place where the log has these bytes. */
+static void damage_log(const char *bytes)
+{
+	static uint8_t log[8 << 20];
+	const size_t length = strlen(bytes);
+	unsigned nr = 0;
+	char name[512];
+	ssize_t size;
+	int fd;
+
+	name_of(name, sizeof(name), "redo.log");
+	fd = open(name, O_RDWR);
+	size = pread(fd, log, sizeof(log), 0);
+	assert_in_range(size, 1, sizeof(log) - 1);
+	for (size_t i = 0; i + length <= (size_t)size; i++)
+		if (memcmp(log + i, bytes, length) == 0) {
+			log[i] ^= 1;
+			nr++;
+		}
+	assert_true(nr > 0);
+	assert_int_equal(pwrite(fd, log, (size_t)size, 0), size);
+	close(fd);
+}
+
+/* Records behind one that is damaged were acknowledged, so it was, too. */
+static void test_damaged_record_is_no_end(void **state)
+{
+	struct metastore *store = *state;
+
+	*state = NULL;
+	commit_and_die(store, 5);
+	damage_log("key2");
+	assert_int_equal(metastore_lmdb_open(folder, SIZE, &store), -EILSEQ);
+	damage_log("jey2");
+	assert_int_equal(metastore_lmdb_open(folder, SIZE, &store), 0);
+	*state = store;
+	assert_value(store, "key4", "1");
+}
+
+/* LMDB remembers for all who have a file open which of its heads counts. */
+static void test_reader_of_another_program(void **state)
+{
+	struct metastore *store = *state;
+	int from_child[2], to_child[2], status;
+	MDB_env *env;
+	pid_t child;
+	char word;
+
+	*state = NULL;
+	commit_and_die(store, 2);
+	assert_int_equal(pipe(from_child), 0);
+	assert_int_equal(pipe(to_child), 0);
+	child = fork_child();
+	if (child == 0) {
+		close(to_child[1]);
+		if (mdb_env_create(&env) || mdb_env_open(env, folder, MDB_RDONLY, 0) ||
+		    write(from_child[1], "r", 1) != 1)
+			_exit(1);
+		_exit(read(to_child[0], &word, 1) == 0 ? 0 : 1);
+	}
+	assert_int_equal(read(from_child[0], &word, 1), 1);
+	assert_int_equal(metastore_lmdb_open(folder, SIZE, &store), -EBUSY);
+	assert_non_null(strstr(afar_last_error(), "has its data.mdb open"));
+	close(to_child[1]);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	close(to_child[0]);
+	close(from_child[0]);
+	close(from_child[1]);
+	assert_int_equal(metastore_lmdb_open(folder, SIZE, &store), 0);
+	*state = store;
+	assert_value(store, "key1", "1");
+}
+
 /* A store that was closed needs no log to be whole: LMDB's file may be another one, from a copy. */
 static void test_closed_store_is_whole(void **state)
 {
@@ -474,6 +572,8 @@ TEST_GROUP(metastore)
 		cmocka_unit_test_setup_teardown(test_files_are_private, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_store_without_redo_log, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_damaged_redo_log_is_refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_damaged_record_is_no_end, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_reader_of_another_program, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_closed_store_is_whole, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_bad_folder_and_size, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_kill_loses_nothing_acknowledged, setup,

@@ -24,16 +24,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <afar/error.h>
+
 #include "base/error.h"
+#include "base/log.h"
 #include "manager/metastore/metastore.h"
 #include "manager/metastore/redo.h"
 
-#define HEADROOM    ((size_t)1 << 20)
-#define SIZE_MIN    ((size_t)64 << 10) /* less does not hold LMDB's own pages */
-#define READERS_MAX 512
-#define FILE_MODE   0600
+#define HEADROOM       ((size_t)1 << 20)
+#define ROOM_TO_REPLAY ((size_t)8 << 20)
+#define SIZE_MIN       ((size_t)64 << 10) /* less does not hold LMDB's own pages */
+#define READERS_MAX    512
+#define FILE_MODE      0600
 
 struct lmdb_store {
 	struct metastore base;
@@ -41,6 +46,8 @@ struct lmdb_store {
 	MDB_dbi table;
 	MDB_txn *checkpoint; /* the last one, whose pages stay as they are; NULL: they need not */
 	struct redo_log *log;
+	bool is_open;
+	int said;
 	atomic_bool
 		is_ahead; /* LMDB has a commit that is not in the log: a checkpoint comes next */
 	atomic_bool is_broken; /* a commit may be durable or not: nothing comes after it */
@@ -117,17 +124,12 @@ static void drop_checkpoint(struct lmdb_store *store)
 	store->checkpoint = NULL;
 }
 
-/* Keeps what is now. Only right when it is what the redo log's checkpoint is. */
-static int keep_checkpoint(struct lmdb_store *store)
+/* Keeps what is now, which the redo log's checkpoint must be. If that fails, each commit is a checkpoint of its own. */
+static void keep_checkpoint(struct lmdb_store *store)
 {
-	int ret;
-
 	drop_checkpoint(store);
-	ret = mdb_txn_begin(store->env, NULL, MDB_RDONLY, &store->checkpoint);
-	if (ret == 0)
-		return 0;
-	store->checkpoint = NULL;
-	return fail(store, "checkpoint", ret);
+	if (mdb_txn_begin(store->env, NULL, MDB_RDONLY, &store->checkpoint) != 0)
+		store->checkpoint = NULL;
 }
 
 /* Returns how many bytes LMDB's heads have, or an error. */
@@ -143,24 +145,39 @@ static ssize_t read_heads(struct lmdb_store *store, uint8_t heads[REDO_HEADS_MAX
 	return length;
 }
 
-/* Makes all that is committed durable in LMDB's file. `is_closing`: for good. */
-static int make_checkpoint(struct lmdb_store *store, bool is_closing)
+static int write_checkpoint(struct lmdb_store *store, bool is_closing)
 {
 	uint8_t heads[REDO_HEADS_MAX];
+	struct redo_checkpoint checkpoint = {.heads = heads, .is_closed = is_closing};
+	struct stat stat;
 	ssize_t length;
 	int ret;
 
 	ret = mdb_env_sync(store->env, 1);
+	if (ret == 0 && fstat(store->fd, &stat) < 0)
+		ret = errno;
 	if (ret != 0)
-		return fail(store, "checkpoint", ret);
+		return fail(store, "sync LMDB's file", ret);
 	length = read_heads(store, heads);
 	if (length < 0)
 		return (int)length;
-	if (store->log)
-		ret = redo_restart(store->log, heads, (size_t)length, is_closing);
-	else
-		ret = redo_make(store->path, heads, (size_t)length, &store->log);
-	return ret == 0 && !is_closing ? keep_checkpoint(store) : ret;
+	checkpoint.length = (size_t)length;
+	checkpoint.file_bytes = (uint64_t)stat.st_size;
+	return store->log ? redo_restart(store->log, &checkpoint)
+			  : redo_make(store->path, &checkpoint, &store->log);
+}
+
+/* Makes all that is committed durable in LMDB's file. If it fails, the kernel may have forgotten what it could not write, so
+ * another attempt would say nothing: only what a restart finds is sure. `is_closing`: for good. */
+static int make_checkpoint(struct lmdb_store *store, bool is_closing)
+{
+	int ret = write_checkpoint(store, is_closing);
+
+	if (ret < 0)
+		store->is_broken = true;
+	else if (!is_closing)
+		keep_checkpoint(store);
+	return ret;
 }
 
 static void lmdb_close(struct metastore *base)
@@ -168,8 +185,8 @@ static void lmdb_close(struct metastore *base)
 	struct lmdb_store *store = lmdb_of(base);
 
 	/* What cannot be synced is in the redo log. */
-	if (store->checkpoint && !store->is_broken)
-		make_checkpoint(store, true);
+	if (store->is_open && !store->is_broken && make_checkpoint(store, true) < 0)
+		log_error("%s", afar_last_error());
 	drop_checkpoint(store);
 	if (store->env)
 		mdb_env_close(store->env);
@@ -372,34 +389,51 @@ struct changes {
 	size_t nr_deletes;
 };
 
+/* Of those below: that failed, and there is a sentence, whose code is `said`. */
+#define SAID 1000000
+
+static int say(struct lmdb_store *store, int code)
+{
+	store->said = code;
+	return SAID;
+}
+
+static int append(struct lmdb_store *store, const struct changes *changes)
+{
+	return redo_append(store->log, changes->puts, changes->nr_puts, changes->deletes,
+			   changes->nr_deletes);
+}
+
 /* Makes durable what a transaction is about to commit. Without a checkpoint, or if it is larger than the log, the checkpoint
- * that follows does so. Returns an errno value. */
+ * that follows does so. */
 static int write_down(struct lmdb_store *store, const struct changes *changes)
 {
-	int ret = -ENOBUFS;
+	int ret = store->checkpoint ? append(store, changes) : -E2BIG;
 
-	store->is_ahead = !store->checkpoint;
-	for (int i = 0; i < 2 && ret == -ENOBUFS && store->checkpoint; i++) {
-		ret = i == 0 ? 0 : make_checkpoint(store, false);
-		if (ret == 0)
-			ret = redo_append(store->log, changes->puts, changes->nr_puts,
-					  changes->deletes, changes->nr_deletes);
-	}
 	if (ret == -ENOBUFS) {
-		store->is_ahead = true;
-		return 0;
+		ret = make_checkpoint(store, false);
+		if (ret == 0)
+			ret = store->checkpoint ? append(store, changes) : -E2BIG;
 	}
-	store->is_broken = ret < 0;
-	return -ret;
+	store->is_ahead = ret == -E2BIG;
+	if (ret == 0 || ret == -E2BIG)
+		return 0;
+	if (redo_is_broken(store->log))
+		store->is_broken = true;
+	return say(store, ret);
 }
 
 static int commit_written(struct lmdb_store *store, MDB_txn *txn)
 {
-	int ret = mdb_txn_commit(txn);
+	int ret = mdb_txn_commit(txn), back;
 
-	if (ret != 0 && !store->is_ahead && redo_take_back(store->log) < 0)
-		store->is_broken = true;
-	return ret;
+	if (ret == 0 || store->is_ahead)
+		return ret;
+	back = redo_take_back(store->log);
+	if (back == 0)
+		return ret;
+	store->is_broken = true;
+	return say(store, back);
 }
 
 /* One attempt. With `may_grow` 0 a transaction that makes the content larger ends as if the map
@@ -428,7 +462,8 @@ static int try_commit(struct lmdb_store *store, const struct changes *changes, i
 	return commit_written(store, txn);
 }
 
-/* Just after a checkpoint, of which one commit overwrites nothing. The next one comes after another checkpoint. */
+/* Just after a checkpoint, of which one commit overwrites nothing: LMDB uses no page again that the last transaction has freed.
+ * Another checkpoint follows. */
 static int commit_in_headroom(struct lmdb_store *store, const struct changes *changes)
 {
 	int ret;
@@ -441,6 +476,8 @@ static int commit_in_headroom(struct lmdb_store *store, const struct changes *ch
 		mdb_env_set_mapsize(store->env, store->size_max);
 	}
 	pthread_rwlock_unlock(&store->map_lock);
+	if (ret != 0)
+		keep_checkpoint(store);
 	return ret;
 }
 
@@ -450,16 +487,13 @@ static int commit_when_full(struct lmdb_store *store, const struct changes *chan
 	int ret = make_checkpoint(store, false);
 
 	if (ret < 0)
-		return -ret;
+		return say(store, ret);
 	pthread_rwlock_rdlock(&store->map_lock);
 	ret = try_commit(store, changes, 1);
 	pthread_rwlock_unlock(&store->map_lock);
 	if (ret != MDB_MAP_FULL || changes->nr_deletes == 0)
 		return ret;
-	ret = commit_in_headroom(store, changes);
-	if (ret != 0 && keep_checkpoint(store) < 0)
-		store->is_broken = true;
-	return ret;
+	return commit_in_headroom(store, changes);
 }
 
 static int lmdb_commit(struct metastore *base, const struct meta_compare *compares,
@@ -491,12 +525,11 @@ static int lmdb_commit(struct metastore *base, const struct meta_compare *compar
 				  "commit in the store %s: a key has another value than "
 				  "expected; read it again",
 				  store->path);
+	if (ret == SAID)
+		return store->said;
 	if (ret != 0)
 		return fail(store, "commit", ret);
-	if (store->is_ahead)
-		ret = make_checkpoint(store, false);
-	store->is_broken = ret < 0;
-	return ret;
+	return store->is_ahead ? make_checkpoint(store, false) : 0;
 }
 
 static const struct metastore_ops lmdb_ops = {
@@ -552,21 +585,54 @@ static int open_file(struct lmdb_store *store)
 			     : 0;
 }
 
+/* Whoever has LMDB's file open, as mdb_stat(1), remembers which of its heads counts. */
+static int refuse_others(const struct lmdb_store *store)
+{
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+	char name[PATH_MAX + 16];
+	int fd, ret;
+
+	snprintf(name, sizeof(name), "%s/lock.mdb", store->path);
+	fd = open(name, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : error_fail(-errno, "open %s: %m", name);
+	ret = fcntl(fd, F_GETLK, &lock) < 0 ? -errno : 0;
+	close(fd);
+	if (ret < 0)
+		return error_fail(ret, "look who has %s: %s", name, strerror(-ret));
+	return lock.l_type == F_UNLCK
+		       ? 0
+		       : error_fail(-EBUSY,
+				    "open the store %s: process %d has its data.mdb open; end that",
+				    store->path, (int)lock.l_pid);
+}
+
 /* Makes LMDB's file what it was at the last checkpoint, if its manager did not close it after that. */
 static int put_heads_back(struct lmdb_store *store)
 {
-	const void *heads;
-	size_t length;
+	struct redo_checkpoint checkpoint;
+	struct stat stat;
+	ssize_t n;
 	int ret = redo_open(store->path, &store->log);
 
 	if (ret < 0 || !store->log)
 		return ret;
 	ret = open_file(store);
-	heads = redo_heads(store->log, &length);
-	if (ret < 0 || !heads)
+	checkpoint = redo_last_checkpoint(store->log);
+	if (ret < 0 || checkpoint.is_closed)
 		return ret;
-	if (pwrite(store->fd, heads, length, 0) != (ssize_t)length || fdatasync(store->fd) < 0)
-		return fail(store, "go back to the checkpoint", EIO);
+	ret = refuse_others(store);
+	if (ret < 0)
+		return ret;
+	if (fstat(store->fd, &stat) == 0 && (uint64_t)stat.st_size < checkpoint.file_bytes)
+		return error_fail(
+			-EILSEQ,
+			"open the store %s: data.mdb is shorter than it was, so it does not "
+			"go with redo.log; put the whole folder back from a copy",
+			store->path);
+	n = pwrite(store->fd, checkpoint.heads, checkpoint.length, 0);
+	if (n != (ssize_t)checkpoint.length || fdatasync(store->fd) < 0)
+		return fail(store, "go back to the checkpoint", n < 0 ? errno : EIO);
 	return 0;
 }
 
@@ -586,7 +652,7 @@ static int redo(void *argument, struct meta_bytes key, struct meta_bytes value)
 	return ret == 0 ? 0 : fail(replay->store, "replay the redo log", ret);
 }
 
-/* Does again what was committed since the checkpoint, at once. It has had room before. */
+/* Does again what was committed since the checkpoint, at once. The last record may be one for which LMDB had no room. */
 static int replay_log(struct lmdb_store *store)
 {
 	struct replay replay = {.store = store};
@@ -611,7 +677,7 @@ int metastore_lmdb_open(const char *path, size_t size_max, struct metastore **ou
 
 	if (strlen(path) >= PATH_MAX)
 		return error_fail(-ENAMETOOLONG, "open the store: its path is too long");
-	if (size_max < SIZE_MIN || size_max > SIZE_MAX - HEADROOM)
+	if (size_max < SIZE_MIN || size_max > SIZE_MAX - ROOM_TO_REPLAY)
 		return error_fail(-EINVAL,
 				  "open the store %s: a limit of %zu bytes; give at least %zu",
 				  path, size_max, SIZE_MIN);
@@ -631,7 +697,7 @@ int metastore_lmdb_open(const char *path, size_t size_max, struct metastore **ou
 		goto out_close;
 	ret = mdb_env_create(&store->env);
 	if (ret == 0)
-		ret = mdb_env_set_mapsize(store->env, store->size_max);
+		ret = mdb_env_set_mapsize(store->env, store->size_max + ROOM_TO_REPLAY);
 	if (ret == 0)
 		ret = mdb_env_set_maxreaders(store->env, READERS_MAX);
 	/* MDB_NOTLS: a read transaction belongs to no thread, so one thread may read while it
@@ -649,9 +715,12 @@ int metastore_lmdb_open(const char *path, size_t size_max, struct metastore **ou
 	else
 		ret = open_file(store);
 	if (ret == 0)
+		mdb_env_set_mapsize(store->env, store->size_max); /* if it is no more than that */
+	if (ret == 0)
 		ret = make_checkpoint(store, false);
 	if (ret < 0)
 		goto out_close;
+	store->is_open = true;
 	*out = &store->base;
 	return 0;
 

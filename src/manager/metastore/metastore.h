@@ -56,7 +56,8 @@ struct metastore_ops {
 
 	/* If all compares hold, does all puts and deletes (of keys that may not exist) at once, and
 	 * returns 0 when they are durable. -EAGAIN: a compare failed. -ENOSPC, -EIO, …: nothing was
-	 * done. */
+	 * done; or, if the disk does not even let that be made sure, a restart will tell, and all
+	 * later commits fail. */
 	int (*commit)(struct metastore *store, const struct meta_compare *compares,
 		      size_t nr_compares, const struct meta_put *puts, size_t nr_puts,
 		      const struct meta_bytes *deletes, size_t nr_deletes);

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The file: two slots for the header, of which the newer that is whole counts, and the records. A record begins at a block of
- * its own, so that no write touches what is durable already. Records count on over all checkpoints: so what is left of
- * earlier ones has numbers that are too low.
+ * its own, so that no write touches what is durable already. It bears the checkpoint's number and salt, a number that nobody
+ * can guess: else what is left of earlier records could be taken for one, and their values are what clients have written.
  *
- * The blocks are written once when the file is made. So a record changes no metadata of the file system.
+ * The blocks are written once when the file is made. So on file systems that overwrite in place, a record changes no metadata.
+ *
+ * Each record is durable before the next one is written, and each header before the next record. So one that is not whole, and
+ * has later ones behind it, was damaged.
  */
 #include "manager/metastore/redo.h"
 
@@ -15,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/checksum.h"
@@ -31,8 +35,9 @@
 
 struct header {
 	uint64_t magic;
-	uint64_t generation; /* of the checkpoint */
-	uint64_t sequence;   /* of the first record after it */
+	uint64_t generation; /* the checkpoint's number */
+	uint64_t salt;	     /* of its records */
+	uint64_t file_bytes;
 	uint32_t heads_length;
 	uint32_t is_closed;
 	uint32_t checksum; /* of this with 0 here, and of the heads behind */
@@ -40,7 +45,9 @@ struct header {
 };
 
 struct record {
-	uint64_t sequence;
+	uint64_t generation;
+	uint64_t salt;
+	uint64_t number;   /* of records before it, since the checkpoint */
 	uint32_t length;   /* of the changes behind */
 	uint32_t checksum; /* of this with 0 here, and of them */
 };
@@ -52,8 +59,9 @@ struct change {
 
 struct redo_log {
 	int fd;
-	uint64_t sequence; /* of the next record */
-	size_t last, end;  /* where the last record begins and ends, from the records' start */
+	bool is_broken;
+	uint64_t nr_records; /* since the checkpoint */
+	size_t last, end;    /* where the last record begins and ends, from the records' start */
 	char path[PATH_MAX];
 	struct header header;
 	uint8_t heads[REDO_HEADS_MAX];
@@ -62,8 +70,24 @@ struct redo_log {
 
 static int fail(const struct redo_log *log, const char *asked, int ret)
 {
+	if (ret == -ENOSPC)
+		return error_fail(ret, "%s the redo log %s: the disk is full; make room on it",
+				  asked, log->path);
 	return error_fail(ret, "%s the redo log %s: %s; check the disk", asked, log->path,
 			  strerror(-ret));
+}
+
+static int fail_damaged(const struct redo_log *log)
+{
+	return error_fail(-EILSEQ,
+			  "open the redo log %s: it is damaged, and with it the last commits; put "
+			  "the whole folder back from a copy",
+			  log->path);
+}
+
+bool redo_is_broken(const struct redo_log *log)
+{
+	return log->is_broken;
 }
 
 static int write_at(int fd, const void *data, size_t length, size_t offset)
@@ -79,7 +103,6 @@ static int write_at(int fd, const void *data, size_t length, size_t offset)
 	return 0;
 }
 
-/* What is behind the end of the file is zeros. */
 static int read_at(int fd, void *data, size_t length, size_t offset)
 {
 	for (size_t done = 0; done < length;) {
@@ -88,10 +111,8 @@ static int read_at(int fd, void *data, size_t length, size_t offset)
 
 		if (n < 0 && errno != EINTR)
 			return -errno;
-		if (n == 0) {
-			memset((uint8_t *)data + done, 0, length - done);
-			break;
-		}
+		if (n == 0)
+			return -EILSEQ; /* it is too short */
 		done += n > 0 ? (size_t)n : 0;
 	}
 	return 0;
@@ -134,7 +155,7 @@ static int read_slot(struct redo_log *log, size_t slot)
 	int ret = read_at(log->fd, bytes, SLOT_BYTES, slot * SLOT_BYTES);
 
 	if (ret < 0)
-		return fail(log, "read", ret);
+		return ret == -EILSEQ ? fail_damaged(log) : fail(log, "read", ret);
 	memcpy(&header, bytes, sizeof(header));
 	if (header.magic != MAGIC || header.heads_length > REDO_HEADS_MAX ||
 	    header.checksum != sum_header(header, bytes + sizeof(header)) ||
@@ -161,14 +182,9 @@ int redo_open(const char *folder, struct redo_log **out)
 	for (size_t slot = 0; slot < 2 && ret == 0; slot++)
 		ret = read_slot(log, slot);
 	if (ret == 0 && log->header.generation == 0)
-		ret = error_fail(
-			-EILSEQ,
-			"open the redo log %s: it is damaged, and with it the last commits; "
-			"put the whole folder back from a copy",
-			log->path);
+		ret = fail_damaged(log);
 	if (ret < 0)
 		goto out_close;
-	log->sequence = log->header.sequence;
 	*out = log;
 	return 0;
 
@@ -177,53 +193,81 @@ out_close:
 	return ret;
 }
 
-const void *redo_heads(const struct redo_log *log, size_t *length)
+struct redo_checkpoint redo_last_checkpoint(const struct redo_log *log)
 {
-	*length = log->header.heads_length;
-	return log->header.is_closed ? NULL : log->heads;
+	return (struct redo_checkpoint){log->heads, log->header.heads_length,
+					log->header.file_bytes, log->header.is_closed};
 }
 
-int redo_restart(struct redo_log *log, const void *heads, size_t length, bool is_closed)
+int redo_restart(struct redo_log *log, const struct redo_checkpoint *checkpoint)
 {
 	struct header *header = &log->header;
-	size_t slot;
+	const size_t length = checkpoint->length;
+	uint64_t salt;
 	int ret;
 
 	if (length > REDO_HEADS_MAX)
 		return error_fail(-EINVAL, "start the redo log %s: %zu bytes of heads; at most %zu",
 				  log->path, length, REDO_HEADS_MAX);
+	if (getrandom(&salt, sizeof(salt), 0) != sizeof(salt))
+		return fail(log, "start", -EIO);
 	*header = (struct header){
 		.magic = MAGIC,
 		.generation = header->generation + 1,
-		.sequence = log->sequence,
+		.salt = salt,
+		.file_bytes = checkpoint->file_bytes,
 		.heads_length = (uint32_t)length,
-		.is_closed = is_closed,
+		.is_closed = checkpoint->is_closed,
 	};
-	header->checksum = sum_header(*header, heads);
-	memcpy(log->heads, heads, length);
+	header->checksum = sum_header(*header, checkpoint->heads);
+	memcpy(log->heads, checkpoint->heads, length);
 	memcpy(log->buffer, header, sizeof(*header));
-	memcpy(log->buffer + sizeof(*header), heads, length);
-	slot = header->generation % 2;
-	ret = write_at(log->fd, log->buffer, sizeof(*header) + length, slot * SLOT_BYTES);
-	if (ret < 0)
-		return fail(log, "start", ret);
-	log->end = 0;
-	return 0;
+	memcpy(log->buffer + sizeof(*header), checkpoint->heads, length);
+	ret = write_at(log->fd, log->buffer, sizeof(*header) + length,
+		       header->generation % 2 * SLOT_BYTES);
+	log->end = log->nr_records = 0;
+	log->is_broken = ret < 0; /* it may be there or not */
+	return ret < 0 ? fail(log, "start", ret) : 0;
 }
 
+/* A file system that cannot do that does it by itself, or not at all. */
 static int sync_folder(const char *folder)
 {
 	int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret;
 
 	if (fd < 0)
 		return -errno;
-	ret = fsync(fd) < 0 ? -errno : 0;
+	ret = fsync(fd) < 0 && errno != EINVAL ? -errno : 0;
 	close(fd);
 	return ret;
 }
 
+static int write_new(struct redo_log *log, const char *path,
+		     const struct redo_checkpoint *checkpoint)
+{
+	int ret = 0;
+
+	log->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, FILE_MODE);
+	if (log->fd < 0)
+		return fail(log, "make", -errno);
+	for (size_t at = 0; at < FILE_BYTES && ret == 0; at += RECORDS_BYTES) {
+		size_t left = FILE_BYTES - at;
+
+		ret = write_at(log->fd, log->buffer, left < RECORDS_BYTES ? left : RECORDS_BYTES,
+			       at);
+	}
+	if (ret < 0)
+		return fail(log, "make", ret);
+	ret = redo_restart(log, checkpoint);
+	if (ret == 0 && fsync(log->fd) < 0)
+		ret = fail(log, "make", -errno);
+	close(log->fd);
+	log->fd = -1;
+	return ret;
+}
+
 /* It has its name when it is whole: so a damaged one is no one that was never finished. */
-int redo_make(const char *folder, const void *heads, size_t length, struct redo_log **out)
+int redo_make(const char *folder, const struct redo_checkpoint *checkpoint, struct redo_log **out)
 {
 	struct redo_log *log = redo_new(folder);
 	char path[PATH_MAX + 8];
@@ -232,38 +276,26 @@ int redo_make(const char *folder, const void *heads, size_t length, struct redo_
 	if (!log)
 		return error_code(-ENOMEM);
 	snprintf(path, sizeof(path), "%s.new", log->path);
-	log->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, FILE_MODE);
-	ret = log->fd < 0 ? -errno : 0;
-	for (size_t at = 0; at < FILE_BYTES && ret == 0; at += RECORDS_BYTES) {
-		size_t left = FILE_BYTES - at;
-
-		ret = write_at(log->fd, log->buffer, left < RECORDS_BYTES ? left : RECORDS_BYTES,
-			       at);
-	}
-	if (ret < 0) {
-		ret = fail(log, "make", ret);
-		goto out_close;
-	}
-	log->sequence = 1;
-	ret = redo_restart(log, heads, length, false);
+	ret = write_new(log, path, checkpoint);
 	if (ret < 0)
-		goto out_close;
-	if (fsync(log->fd) < 0 || rename(path, log->path) < 0)
-		ret = -errno;
-	close(log->fd);
-	log->fd = open(log->path, O_RDWR | O_DSYNC | O_CLOEXEC);
-	if (ret == 0 && log->fd < 0)
+		goto out_unlink;
+	if (rename(path, log->path) < 0)
 		ret = -errno;
 	if (ret == 0)
 		ret = sync_folder(folder);
+	if (ret == 0)
+		log->fd = open(log->path, O_RDWR | O_DSYNC | O_CLOEXEC);
+	if (ret == 0 && log->fd < 0)
+		ret = -errno;
 	if (ret < 0) {
 		ret = fail(log, "make", ret);
-		goto out_close;
+		goto out_unlink;
 	}
 	*out = log;
 	return 0;
 
-out_close:
+out_unlink:
+	unlink(path);
 	redo_close(log);
 	return ret;
 }
@@ -301,10 +333,19 @@ static uint64_t add_change(struct redo_log *log, uint64_t at, struct meta_bytes 
 	return at + value.length;
 }
 
+/* Nothing begins at the offset. */
+static int write_nothing(struct redo_log *log, size_t offset)
+{
+	memset(log->buffer, 0, BLOCK);
+	return write_at(log->fd, log->buffer, BLOCK, RECORDS_START + offset);
+}
+
 int redo_append(struct redo_log *log, const struct meta_put *puts, size_t nr_puts,
 		const struct meta_bytes *deletes, size_t nr_deletes)
 {
-	struct record record = {.sequence = log->sequence};
+	struct record record = {.generation = log->header.generation,
+				.salt = log->header.salt,
+				.number = log->nr_records};
 	uint64_t at = sizeof(record), blocks;
 	int ret;
 
@@ -315,30 +356,34 @@ int redo_append(struct redo_log *log, const struct meta_put *puts, size_t nr_put
 	for (size_t i = 0; i < nr_puts; i++)
 		at = add_change(log, at, puts[i].key, puts[i].value, false);
 	if (at == UINT64_MAX)
-		return -ENOBUFS;
+		return log->end == 0 ? -E2BIG : -ENOBUFS;
 	record.length = (uint32_t)(at - sizeof(record));
 	record.checksum = sum_record(record, log->buffer + sizeof(record));
 	memcpy(log->buffer, &record, sizeof(record));
 	blocks = round_up(at);
 	memset(log->buffer + at, 0, blocks - at);
 	ret = write_at(log->fd, log->buffer, blocks, RECORDS_START + log->end);
-	if (ret < 0)
+	if (ret < 0) {
+		/* It may be there all the same. */
+		log->is_broken = write_nothing(log, log->end) < 0;
 		return fail(log, "write", ret);
+	}
 	log->last = log->end;
 	log->end += blocks;
-	log->sequence++;
+	log->nr_records++;
 	return 0;
 }
 
 int redo_take_back(struct redo_log *log)
 {
-	int ret;
+	int ret = write_nothing(log, log->last);
 
+	log->is_broken = ret < 0;
+	if (ret < 0)
+		return fail(log, "write", ret);
 	log->end = log->last;
-	log->sequence--;
-	memset(log->buffer, 0, BLOCK);
-	ret = write_at(log->fd, log->buffer, BLOCK, RECORDS_START + log->end);
-	return ret < 0 ? fail(log, "write", ret) : 0;
+	log->nr_records--;
+	return 0;
 }
 
 static int show_changes(const uint8_t *bytes, size_t length,
@@ -372,17 +417,33 @@ static int show_changes(const uint8_t *bytes, size_t length,
 	return 0;
 }
 
-/* Whether the record that comes next is at the end of those that were shown. */
-static bool find_record(const struct redo_log *log, struct record *record)
+/* Whether a record of this checkpoint begins at the offset. */
+static bool find_record(const struct redo_log *log, size_t offset, struct record *record)
 {
-	size_t left = RECORDS_BYTES - log->end;
-	const uint8_t *bytes = log->buffer + log->end;
-
-	if (left < sizeof(*record))
+	if (RECORDS_BYTES - offset < sizeof(*record))
 		return false;
-	memcpy(record, bytes, sizeof(*record));
-	return record->sequence == log->sequence && record->length <= left - sizeof(*record) &&
-	       record->checksum == sum_record(*record, bytes + sizeof(*record));
+	memcpy(record, log->buffer + offset, sizeof(*record));
+	return record->generation == log->header.generation && record->salt == log->header.salt;
+}
+
+static bool is_whole(const struct redo_log *log, size_t offset, const struct record *record)
+{
+	return record->length <= RECORDS_BYTES - offset - sizeof(*record) &&
+	       record->checksum == sum_record(*record, log->buffer + offset + sizeof(*record));
+}
+
+/* Whether there is a record that comes after those that were shown, or after a header that is gone. */
+static bool is_record_missing(const struct redo_log *log)
+{
+	struct record record;
+
+	if (!find_record(log, 0, &record) && record.generation > log->header.generation &&
+	    is_whole(log, 0, &record))
+		return true;
+	for (size_t at = log->end; at < RECORDS_BYTES; at += BLOCK)
+		if (find_record(log, at, &record) && is_whole(log, at, &record))
+			return true;
+	return false;
 }
 
 int redo_replay(struct redo_log *log,
@@ -393,17 +454,18 @@ int redo_replay(struct redo_log *log,
 	int ret = read_at(log->fd, log->buffer, RECORDS_BYTES, RECORDS_START);
 
 	if (ret < 0)
-		return fail(log, "read", ret);
-	while (find_record(log, &record)) {
+		return ret == -EILSEQ ? fail_damaged(log) : fail(log, "read", ret);
+	while (find_record(log, log->end, &record) && record.number == log->nr_records &&
+	       is_whole(log, log->end, &record)) {
 		const uint8_t *bytes = log->buffer + log->end + sizeof(record);
 
 		ret = show_changes(bytes, record.length, change, argument);
 		if (ret == -EILSEQ)
-			return fail(log, "read", ret);
+			return fail_damaged(log);
 		if (ret != 0)
 			return ret;
 		log->end += round_up(sizeof(record) + record.length);
-		log->sequence++;
+		log->nr_records++;
 	}
-	return 0;
+	return is_record_missing(log) ? fail_damaged(log) : 0;
 }

@@ -21,34 +21,44 @@
 
 struct redo_log;
 
-/* Opens the redo log in the folder. *out is NULL if there is none. -EIO: it cannot be read. -EILSEQ: it is damaged. */
+struct redo_checkpoint {
+	const void *heads;
+	size_t length;	     /* of the heads */
+	uint64_t file_bytes; /* how long the store's file is, which never gets shorter */
+	bool is_closed;	     /* nothing comes after it: the file is whole without the log */
+};
+
+/* Opens the log in the folder. *out is NULL if there is none. -EIO, …: it cannot be read. -EILSEQ: it is damaged. */
 int redo_open(const char *folder, struct redo_log **out);
 
-/* Makes one, whose first checkpoint is now; see redo_restart(). */
-int redo_make(const char *folder, const void *heads, size_t length, struct redo_log **out);
+/* Makes one. -ENOSPC: the disk is full. */
+int redo_make(const char *folder, const struct redo_checkpoint *checkpoint, struct redo_log **out);
 
 /* NULL: nothing. */
 void redo_close(struct redo_log *log);
 
-/* Returns what the file's heads were at the checkpoint, or NULL if the store was closed after it: the file is as it should be. */
-const void *redo_heads(const struct redo_log *log, size_t *length);
+/* Returns the last checkpoint. It is the log's. */
+struct redo_checkpoint redo_last_checkpoint(const struct redo_log *log);
 
 /* Appends what a commit does: deletes, and then puts. Returns 0 when that is durable. -ENOBUFS, without a sentence: there is no
- * room, so the store makes a checkpoint instead. With any other error it is not known whether a replay will do it. */
+ * room behind the other records. -E2BIG, likewise: the log is too small. With any other error nothing was done, if
+ * redo_is_broken() does not say otherwise. */
 int redo_append(struct redo_log *log, const struct meta_put *puts, size_t nr_puts,
 		const struct meta_bytes *deletes, size_t nr_deletes);
 
-/* The commit that was appended last was not done: it is not replayed. */
+/* The commit that was appended last was not done: it is not replayed. Only once for each. */
 int redo_take_back(struct redo_log *log);
 
+/* Whether an error has left it unknown what the log says: nothing may come after it. */
+bool redo_is_broken(const struct redo_log *log);
+
 /* Shows each change since the checkpoint, in order; `value.data` NULL: the key is deleted. Stops and returns what `change`
- * returns when that is not 0. Later records go behind those that were shown. */
+ * returns when that is not 0. Later records go behind those that were shown. -EILSEQ: one of them is damaged. */
 int redo_replay(struct redo_log *log,
 		int (*change)(void *argument, struct meta_bytes key, struct meta_bytes value),
 		void *argument);
 
-/* All that was committed is durable in the store's file, whose heads are these: nothing before counts any more.
- * `is_closed`: nothing comes after it, either. */
-int redo_restart(struct redo_log *log, const void *heads, size_t length, bool is_closed);
+/* All that was committed is durable in the store's file, as the checkpoint says: nothing before counts any more. */
+int redo_restart(struct redo_log *log, const struct redo_checkpoint *checkpoint);
 
 #endif
