@@ -47,7 +47,7 @@ def be_client(client, acknowledged):
             number += 1
         psql.wait()
         psql.stdout.close()
-        time.sleep(0.05)  # between attempts to connect
+        time.sleep(0.5)  # a program is started for each attempt to connect
 
 
 acknowledged = os.open("acknowledged", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
