@@ -46,11 +46,10 @@ struct lmdb_store {
 	MDB_dbi table;
 	MDB_txn *checkpoint; /* the last one, whose pages stay as they are; NULL: they need not */
 	struct redo_log *log;
-	bool is_open;
-	int said;
-	atomic_bool
-		is_ahead; /* LMDB has a commit that is not in the log: a checkpoint comes next */
-	atomic_bool is_broken; /* a commit may be durable or not: nothing comes after it */
+	bool is_open;	       /* it has been, so closing it is a checkpoint */
+	atomic_bool is_ahead;  /* LMDB has a commit that is not in the log: a checkpoint follows */
+	atomic_bool is_broken; /* what is on the disk is not known: nothing comes after it */
+	int said;	       /* see SAID */
 	int fd;		       /* LMDB's file */
 	int lock_fd;	       /* flock()ed while the store is open */
 	size_t size_max;
@@ -389,7 +388,7 @@ struct changes {
 	size_t nr_deletes;
 };
 
-/* Of those below: that failed, and there is a sentence, whose code is `said`. */
+/* What the functions below return beside LMDB's codes: there is a sentence, and its code is in `said`. */
 #define SAID 1000000
 
 static int say(struct lmdb_store *store, int code)
