@@ -417,7 +417,7 @@ static void check_what_survived(void)
 
 static void test_power_cuts(void **state)
 {
-	const uint64_t nr = test_effort(100, 300, 100000);
+	const uint64_t nr = test_effort(60, 100, 100000);
 	struct metastore *store;
 	uint64_t nr_full = 0;
 
