@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "harness.h"
+#include "peer.h"
 
 #define IN_MEMORY "/dev/shm"
 #define FILES_MAX 64 /* that nftw() keeps open */
@@ -108,6 +109,8 @@ const char *folder_dirsync_missing(void)
 
 	if (missing || has_journal(on_disk()))
 		return missing;
+	if (!peer_is_installed("mkfs.ext4"))
+		return "not installed: apt install e2fsprogs";
 	if (geteuid() != 0)
 		return "not measured: the ext4 has no journal, and only root can mount another";
 	return access("/dev/loop-control", W_OK)

@@ -165,7 +165,7 @@ static ssize_t fail_with(int error)
 	return -1;
 }
 
-/* What the store and LMDB call. */
+/* The store and LMDB call these. */
 ssize_t pwrite(int fd, const void *data, size_t length, off_t offset)
 {
 	struct file *file = find_file(fd);
@@ -393,7 +393,7 @@ static void run_until_cut(uint64_t *nr_full)
 	store->ops->close(store);
 }
 
-/* What is there is what was acknowledged, or also what was being committed. */
+/* The store has what it has acknowledged, and may have what it was committing. */
 static void check_what_survived(void)
 {
 	struct metastore *store;
@@ -417,7 +417,7 @@ static void check_what_survived(void)
 
 static void test_power_cuts(void **state)
 {
-	const uint64_t nr = test_effort(60, 100, 100000);
+	const uint64_t nr = test_effort(60, 100, 10000);
 	struct metastore *store;
 	uint64_t nr_full = 0;
 

@@ -266,7 +266,7 @@ static void open_files(struct file_world *world)
 	assert_int_equal(afar_fs_open(world->other, "f", NULL, &world->other_fs), 0);
 	assert_int_equal(afar_fs_stat(world->fs, &stat), 0);
 	world->root = stat.root;
-	/* So it may to make a file. */
+	/* To make a file, too. */
 	assert_int_equal(afar_file_create(world->other_fs, NULL, world->root, "x", 0600, O_RDWR,
 					  &world->file, NULL),
 			 0);

@@ -339,7 +339,7 @@ static void test_damaged_record_is_no_end(void **state)
 	assert_value(store, "key4", "1");
 }
 
-/* What a program does that opens the store's file: it shares a lock. */
+/* A program that opens the store's file shares this lock. */
 static bool lock_as_reader(void)
 {
 	struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_len = 1};

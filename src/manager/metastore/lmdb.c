@@ -183,7 +183,7 @@ static void lmdb_close(struct metastore *base)
 {
 	struct lmdb_store *store = lmdb_of(base);
 
-	/* What cannot be synced is in the redo log. */
+	/* If the sync fails, the redo log still has all commits. */
 	if (store->is_open && !store->is_broken && make_checkpoint(store, true) < 0)
 		log_error("%s", afar_last_error());
 	drop_checkpoint(store);
@@ -388,7 +388,7 @@ struct changes {
 	size_t nr_deletes;
 };
 
-/* What the functions below return beside LMDB's codes: there is a sentence, and its code is in `said`. */
+/* The functions below return this beside LMDB's codes, if they have made a sentence; its code is in `said`. */
 #define SAID 1000000
 
 static int say(struct lmdb_store *store, int code)
@@ -584,7 +584,7 @@ static int open_file(struct lmdb_store *store)
 			     : 0;
 }
 
-/* Whoever has LMDB's file open, as mdb_stat(1), remembers which of its heads counts. */
+/* A program that has LMDB's file open, such as mdb_stat(1), keeps in lock.mdb which of the heads counts, and LMDB would believe that. */
 static int refuse_others(const struct lmdb_store *store)
 {
 	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
