@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Doors to what meson and scripts/ do. Each target does all of its own set-up.
-# OPTIONS=-D...: meson's, for `make check`.
+# OPTIONS=-D...: meson's, for `make check`. TESTS='+SUITE ^SUITE': only those tests of `make check`, `check-asan` and
+# `check-tsan` that are in the one suite, and none of the other; tests/meson.build lists them.
 
 PREFIX ?= /usr/local
 LIBDIR ?= lib
 
-.PHONY: deps build quickstart check check-verbs check-long check-asan check-tsan fuzz bench bench-guest lint format install clean
+.PHONY: deps build quickstart check check-verbs check-asan check-tsan check-nightly check-long fuzz bench bench-guest lint format install clean
 
 build: deps                     # build/afar and build/afard
 	@scripts/build build
@@ -18,16 +19,19 @@ quickstart: deps                # a cluster on this machine, put to use; builds 
 	@scripts/quickstart
 
 check: deps                     # all tests
-	@scripts/check build $(OPTIONS)
+	@scripts/check build $(TESTS) $(OPTIONS)
 
 check-verbs: deps               # those that use a fabric on RDMA verbs too, in an emulated machine
 	@scripts/check-verbs || test $$? = 77
 
 check-asan: deps                # all tests, for errors of memory and undefined behaviour
-	@scripts/check build-asan -Db_sanitize=address,undefined -Db_lundef=false
+	@scripts/check build-asan ^plain $(TESTS) -Dbench=false -Db_sanitize=address,undefined -Db_lundef=false
 
 check-tsan: deps                # all tests with threads, for data races
-	@scripts/check build-tsan -Db_sanitize=thread -Db_lundef=false
+	@scripts/check build-tsan ^plain ^one-thread $(TESTS) -Dbench=false -Db_sanitize=thread -Db_lundef=false
+
+check-nightly:                  # all of these, in every mode, and lint of all files: an hour
+	@.ci/run --nightly
 
 check-long: deps                # those that search, roll dice and guess, at full length: hours
 	@scripts/check-long build
@@ -42,9 +46,9 @@ bench: build                    # the speed of regions, as ratios to the machine
 bench-guest: deps               # a volume beside the kernel's NVMe over TCP, in an emulated machine
 	@scripts/bench-guest || test $$? = 77
 
-lint:                           # layout, layers, warnings, clang-tidy
+lint:                           # layout, layers, warnings, clang-tidy; of C files those that changed, see scripts/changed
 	@scripts/deps lint
-	@scripts/lint
+	@scripts/lint $(LINT)
 
 format:
 	@scripts/deps lint
