@@ -6,7 +6,7 @@
 . "$(dirname "$0")/cluster.sh"
 
 tier=$1
-nr=${AFAR_TEST_FILES:-5000}
+nr=${AFAR_TEST_FILES:-1500}
 here=$(cd "$(dirname "$0")" && pwd)
 tree() {
 	python3 "$here/files_tree.py" "$@" || fail "files_tree.py $*"

@@ -81,7 +81,7 @@ def distances(weight_of):
     return found
 
 
-near("ranks", written("ranks", float), ranks(100))
+near("ranks", written("ranks", float), ranks(60))
 same("components", written("components", int), components())
 same("depths", written("depths", int), distances(lambda weight: 1))
 same("distances", written("distances", int), distances(lambda weight: weight))
