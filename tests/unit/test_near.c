@@ -20,10 +20,18 @@ static struct {
 	_Alignas(8) uint8_t memory[FAKE_SERVERS][FAKE_UNIT];
 	atomic_uint word[FAKE_SERVERS]; /* 1: they lend it */
 	struct fabric_inside inside[HOLD_NUMBERS];
+	struct fabric_gate *gates[FAKE_SERVERS]; /* of the last windows; the targets own them */
 	unsigned access;
 	uint64_t length; /* of a window */
 	unsigned nr_windows;
+	unsigned nr_left; /* threads that were told that they were the last inside a shut gate */
 } servers;
+
+static void count_left(const struct fabric_gate *gate)
+{
+	(void)gate;
+	servers.nr_left++;
+}
 
 static int open_window(struct fabric_endpoint *endpoint, uint64_t key, struct fabric_window *out)
 {
@@ -36,6 +44,8 @@ static int open_window(struct fabric_endpoint *endpoint, uint64_t key, struct fa
 	gate->open = 1;
 	gate->nr_users = 1;
 	gate->inside = servers.inside;
+	gate->left = count_left;
+	servers.gates[server] = gate;
 	*out = (struct fabric_window){.addr = servers.memory[server],
 				      .length = servers.length,
 				      .access = servers.access,
@@ -264,6 +274,49 @@ static void stops_at_a_shut_gate(void **state)
 	close_near(target);
 }
 
+static bool choose_first(const void *argument, uint64_t *offset)
+{
+	(void)argument;
+	*offset = 0;
+	return true;
+}
+
+/*
+ * A server takes its memory back in the midst of an access, so the access does not count. The gate's word is where the access
+ * puts its bytes, so each access shuts the gate that it is inside.
+ */
+static void counts_nothing_that_came_too_late(void **state)
+{
+	struct afar_target *target = open_near(1);
+	atomic_uint *word = (atomic_uint *)(void *)servers.memory[0];
+	unsigned shut = 2, back;
+
+	(void)state;
+	servers.gates[0]->word = word;
+	*word = 1;
+	assert_false(move(target, AFAR_OP_WRITE, &shut, sizeof(shut), 0));
+	assert_int_equal(servers.nr_left, 1);
+	*word = 1;
+	assert_false(near_transfer_chosen(target, AFAR_OP_WRITE, &shut, sizeof(shut), choose_first,
+					  NULL));
+	assert_int_equal(servers.nr_left, 2);
+	*word = 1;
+	assert_int_equal(add(target, 0, 1, NULL), -AFAR_ESERVER);
+	assert_int_equal(servers.nr_left, 3);
+	/* One that leaves the word as it is counts. */
+	*word = shut = 1;
+	assert_true(move(target, AFAR_OP_WRITE, &shut, sizeof(shut), 0));
+	/* A read puts its bytes where the caller wants them, so the word is there. */
+	servers.gates[0]->word = &servers.word[0];
+	*word = 2;
+	assert_false(move(target, AFAR_OP_READ, &servers.word[0], sizeof(back), 0));
+	assert_int_equal(servers.nr_left, 4);
+	servers.word[0] = 1;
+	assert_true(move(target, AFAR_OP_READ, &back, sizeof(back), 0));
+	assert_int_equal(back, 2);
+	close_near(target);
+}
+
 static void waits_for_loose_writes(void **state)
 {
 	struct afar_target *target = open_near(1);
@@ -407,6 +460,7 @@ TEST_GROUP(near)
 		cmocka_unit_test(does_atomics),
 		cmocka_unit_test(leaves_atomics_to_others),
 		cmocka_unit_test(stops_at_a_shut_gate),
+		cmocka_unit_test(counts_nothing_that_came_too_late),
 		cmocka_unit_test(waits_for_loose_writes),
 		cmocka_unit_test(heeds_seals),
 		cmocka_unit_test(keeps_to_rights),
