@@ -15,6 +15,9 @@ scratch=$(mktemp -d "${TMPDIR:-/tmp}/afar-test-XXXXXX")
 HOME=$scratch
 export HOME
 running= # pids of what runs in the background
+# The manager's address. Each test has another, so a port stays the test's while nothing listens there: what takes any port
+# that is free, as each connection does, takes one of 127.0.0.1.
+host=127.$((64 + $$ / 65536 % 128)).$(($$ / 256 % 256)).$(($$ % 256))
 cd "$scratch"
 
 # Whatever a test was about, daemons that still run must end well: sanitizers speak then.
@@ -76,7 +79,7 @@ start_daemon() {
 # shellcheck disable=SC2120 # the tests pass the port
 start_manager() {
 	start_daemon manager --role manager --data "$scratch/manager" --lease-ms "${AFAR_TEST_LEASE_MS:-1500}" \
-		--listen "127.0.0.1:${1:-0}"
+		--listen "$host:${1:-0}"
 	AFAR_CLUSTER=$uri
 	export AFAR_CLUSTER
 }

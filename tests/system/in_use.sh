@@ -6,14 +6,14 @@
 
 start_cluster
 port=$(manager_port)
-refused 1 'has the port|in use' "$AFARD" --role manager --data other --listen "127.0.0.1:$port"
-refused 1 'has the port|in use' "$AFARD" --role all --data other --listen "127.0.0.1:$port" --memory 32M
+refused 1 'has the port|in use' "$AFARD" --role manager --data other --listen "$host:$port"
+refused 1 'has the port|in use' "$AFARD" --role all --data other --listen "$host:$port" --memory 32M
 mkdir -m 700 third
 cp manager/server.key third
 refused 1 'has the port|in use' "$AFARD" --role server --data third --manager "$AFAR_CLUSTER" --memory 32M \
-	--control "127.0.0.1:$port"
+	--control "$host:$port"
 refused 1 'has the port|in use' "$AFARD" --role server --data third --manager "$AFAR_CLUSTER" --memory 32M \
-	--data-listen "127.0.0.1:$port"
+	--data-listen "$host:$port"
 [ ! -e other/cluster ] || fail "announced although it did not start"
 refused 1 'another afard runs in it' "$AFARD" --role manager --data manager --listen 127.0.0.1:0
 refused 1 'another afard runs in it' "$AFARD" --role server --data one \

@@ -134,7 +134,7 @@ end_mount m
 
 # A machine that was cut off for longer than the lease: the mount goes on with another session.
 open_way 0
-start_mount m "afar://127.0.0.1:$(cat way.port)/f?key=${AFAR_CLUSTER#*key=}"
+start_mount m "afar://$host:$(cat way.port)/f?key=${AFAR_CLUSTER#*key=}"
 exec 9<m/log
 way_port=$(cat way.port)
 before=$(nr_sessions)
@@ -144,7 +144,7 @@ open_way "$way_port"
 timeout 60 sha256sum -c --quiet sums || fail "after another session"
 [ "$(head -c 6 <&9)" = 'line 0' ] || fail "a file that was open"
 exec 9<&-
-[ "$(cat m.err)" = "afar: note: mount afar://127.0.0.1:$way_port/f?key=${AFAR_CLUSTER#*key=} at $scratch/m: its session had ended; it goes on with another" ] || fail "it said: $(cat m.err)"
+[ "$(cat m.err)" = "afar: note: mount afar://$host:$way_port/f?key=${AFAR_CLUSTER#*key=} at $scratch/m: its session had ended; it goes on with another" ] || fail "it said: $(cat m.err)"
 : >m.err
 echo new >m/new
 end_mount m

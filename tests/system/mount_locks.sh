@@ -79,7 +79,7 @@ start_mount a f
 # gets an error instead of what others have changed.
 end_mount a
 open_way 0
-start_mount a "afar://127.0.0.1:$(cat way.port)/f?key=${AFAR_CLUSTER#*key=}"
+start_mount a "afar://$host:$(cat way.port)/f?key=${AFAR_CLUSTER#*key=}"
 way_port=$(cat way.port)
 hold_in a
 before=$(nr_sessions)

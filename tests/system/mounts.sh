@@ -88,10 +88,10 @@ end_mount() {
 open_way() {
 	cat >way.py <<'END'
 import os, socket, sys, threading
-here, there = int(sys.argv[1]), int(sys.argv[2])
+host, here, there = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 listener = socket.socket()
 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-listener.bind(("127.0.0.1", here))
+listener.bind((host, here))
 listener.listen(8)
 def pass_on(a, b):
     try:
@@ -109,12 +109,12 @@ with open("way", "w") as file:
 os.rename("way", "way.port")
 while True:
     near, _ = listener.accept()
-    far = socket.create_connection(("127.0.0.1", there))
+    far = socket.create_connection((host, there))
     threading.Thread(target=pass_on, args=(near, far), daemon=True).start()
     threading.Thread(target=pass_on, args=(far, near), daemon=True).start()
 END
 	rm -f way.port
-	python3 way.py "$1" "$port" 9<&- >>way.out 2>>way.err &
+	python3 way.py "$host" "$1" "$port" 9<&- >>way.out 2>>way.err &
 	eval "pid_way=$!"
 	running="$running $!"
 	eventually test -s way.port
