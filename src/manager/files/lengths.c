@@ -15,17 +15,27 @@ static uint64_t units_up(uint64_t bytes)
 /* ---- Growing */
 
 struct growth {
-	struct file *file;
 	uint64_t unit; /* the next that gets room */
+	struct run *runs;
+	size_t nr, max;
 };
 
 static int take_run(void *argument, uint64_t pool_unit, uint64_t nr)
 {
 	struct growth *growth = argument;
-	const struct run run = {growth->unit, pool_unit, nr};
 
+	if (growth->nr == growth->max) {
+		size_t max = 2 * growth->max + 8;
+		struct run *runs = reallocarray(growth->runs, max, sizeof(*runs));
+
+		if (!runs)
+			return error_code(-ENOMEM);
+		growth->runs = runs;
+		growth->max = max;
+	}
+	growth->runs[growth->nr++] = (struct run){growth->unit, pool_unit, nr};
 	growth->unit += nr;
-	return file_add_run(growth->file, &run);
+	return 0;
 }
 
 /* Where the pool goes on behind the run that ends before `unit`. 0: nowhere. */
@@ -48,17 +58,23 @@ static int fail_full(const struct fs *fs, uint64_t wanted)
 static int fill_hole(struct file *file, uint64_t from, uint64_t nr, bool is_anywhere)
 {
 	const struct pool_wish wish = {place_near(file->runs, from), is_anywhere};
-	struct growth growth = {file, from};
+	struct growth growth = {.unit = from};
 	/* A limit counts by what has been looked at. */
 	int64_t taken = pool_look(file->fs);
+	int ret = 0;
 
 	if (taken == 0)
 		taken = limits_check_units(file->fs, nr);
 	if (taken == 0)
 		taken = pool_take(file->fs, &wish, nr, take_run, &growth);
 	if (taken < 0)
-		return (int)taken;
-	return (uint64_t)taken == nr ? 0 : fail_full(file->fs, nr - (uint64_t)taken);
+		ret = (int)taken;
+	else if ((uint64_t)taken != nr)
+		ret = fail_full(file->fs, nr - (uint64_t)taken);
+	else if (nr != 0)
+		ret = file_add_runs(file, growth.runs, growth.nr);
+	free(growth.runs);
+	return ret;
 }
 
 static int set_spare(struct file *file, uint64_t from, uint64_t to)

@@ -82,16 +82,10 @@ static int count_units(struct file *file, uint64_t nr_units)
 	return 0;
 }
 
-int file_add_run(struct file *file, const struct run *run)
+static void add_run(struct file *file, struct runs *runs, const struct run *run)
 {
-	size_t at = runs_find(file->runs, run->unit);
-	struct runs *runs;
+	size_t at = runs_find(runs, run->unit);
 
-	if (at < file->runs->nr && file->runs->run[at].unit < run_end(run))
-		return error_code(-EEXIST);
-	runs = edit_runs(file, 1);
-	if (!runs)
-		return error_code(-ENOMEM);
 	if (at > 0 && touches(&runs->run[at - 1], run))
 		runs->run[--at].nr += run->nr;
 	else
@@ -102,7 +96,24 @@ int file_add_run(struct file *file, const struct run *run)
 		remove_at(runs, at + 1);
 	}
 	record_put_run(file->fs, file->ino, &runs->run[at]);
-	return count_units(file, file->inode->nr_units + run->nr);
+}
+
+int file_add_runs(struct file *file, const struct run *run, size_t nr)
+{
+	size_t at = runs_find(file->runs, run[0].unit);
+	uint64_t nr_units = file->inode->nr_units;
+	struct runs *runs;
+
+	if (at < file->runs->nr && file->runs->run[at].unit < run_end(&run[nr - 1]))
+		return error_code(-EEXIST);
+	runs = edit_runs(file, nr);
+	if (!runs)
+		return error_code(-ENOMEM);
+	for (size_t i = 0; i < nr; i++) {
+		add_run(file, runs, &run[i]);
+		nr_units += run[i].nr;
+	}
+	return count_units(file, nr_units);
 }
 
 /* Cuts [from, to) out of one run; `*cut` is what it had there. The run may go, or become two. */

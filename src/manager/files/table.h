@@ -263,8 +263,9 @@ int record_empty(struct core *core, uint64_t fs, bool *is_over);
 
 /* Reads them if need be. */
 int file_load_runs(struct file *file);
-/* Adds one where nothing is. Stores it. */
-int file_add_run(struct file *file, const struct run *run);
+/* Adds runs where nothing is, each behind the one before; at least one. Stores them. Copies the file's runs once, so
+ * give it all that are added together. */
+int file_add_runs(struct file *file, const struct run *run, size_t nr);
 /* Takes [from, to) units out, and lists what of the pool that was; the caller frees the list. Stores
  * it. */
 int file_cut_runs(struct file *file, uint64_t from, uint64_t to, struct run **out, size_t *nr);
