@@ -361,13 +361,18 @@ refused 1 'no such' "$AFAR" ls /home/trees
 # ---- Users, and rights
 
 if [ "$(id -u)" -eq 0 ]; then
-	chmod 755 "$PWD"
+	# The folder where this was built may be closed to that user.
+	mkdir joes
+	cp "$AFAR" joes
+	ldd "$AFAR" | awk '$1 ~ /^libafar/ { print $3 }' | xargs -I '{}' cp '{}' joes
+	chmod 755 "$PWD" joes
 	"$AFAR" key add joe --uid 1234 --gid 1234 --out joe.key
 	chown 1234 joe.key
 	joe() {
-		setpriv --reuid 1234 --regid 1234 --clear-groups "$AFAR" --key joe.key --cluster "${AFAR_CLUSTER%%\?*}" "$@"
+		LD_LIBRARY_PATH=$PWD/joes setpriv --reuid 1234 --regid 1234 --clear-groups joes/afar --key joe.key --cluster "${AFAR_CLUSTER%%\?*}" "$@"
 	}
-	refused 1 '' setpriv --reuid 1234 --clear-groups "$AFAR" --key joe.key ls /home
+	refused 1 "'joe' may not read" env "LD_LIBRARY_PATH=$PWD/joes" setpriv --reuid 1234 --regid 1234 --clear-groups \
+		joes/afar --key joe.key ls /home
 	"$AFAR" ns grant home joe rw
 	joe ls /home >/dev/null
 	"$AFAR" chmod 755 /home/d
