@@ -90,7 +90,7 @@ is_detached() {
 
 # kill_export: as a crash would. afar export alone would have nbdkit end well.
 kill_export() {
-	kill -9 "$(pgrep -P "$pid_export")" "$pid_export"
+	kill -9 "$(children "$pid_export" | tr -d ' ')" "$pid_export"
 	wait "$pid_export" 2>/dev/null || :
 	forget "$pid_export"
 	rm -f "$scratch/nbd"

@@ -47,7 +47,7 @@ END
 
 # places_of PID: where its children mount.
 places_of() {
-	for child in $(pgrep -P "$1"); do
+	for child in $(children "$1"); do
 		tr '\0' '\n' <"/proc/$child/cmdline" | grep -x '/tmp/afar-bench-peer-[^/]*/mount' || :
 	done
 }
@@ -55,7 +55,9 @@ places_of() {
 # is_mounted_twice PID: by Afar and by the peer.
 is_mounted_twice() {
 	places_of "$1" >places
-	pgrep -P "$1" >children
+	for child in $(children "$1"); do
+		echo "$child"
+	done >children
 	[ "$(wc -l <places)" -eq 2 ] || return 1
 	while read -r place; do
 		grep -q " $place fuse" /proc/self/mounts || return 1
@@ -85,7 +87,7 @@ case $(AFAR_BENCH_SPAN_MS=1 "$AFAR" bench file --reps 1 --row 'stat 4 KiB files,
 		[ ! -e "$place" ] || fail "a folder is left at $place"
 	done <places
 	while read -r child; do
-		! kill -0 "$child" 2>/dev/null || fail "a process is left: $(ps -p "$child" -o args=)"
+		! kill -0 "$child" 2>/dev/null || fail "a process is left: $(tr '\0' ' ' <"/proc/$child/cmdline")"
 	done <children
 	;;
 esac

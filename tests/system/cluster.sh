@@ -132,6 +132,11 @@ has_ended() {
 	[ "$(cut -d ' ' -f 3 "/proc/$1/stat" 2>&1)" = Z ] || [ ! -d "/proc/$1" ]
 }
 
+# children PID: their pids, in one line.
+children() {
+	cat /proc/"$1"/task/*/children 2>/dev/null || :
+}
+
 manager_port() {
 	echo "$AFAR_CLUSTER" | sed 's/^afar:..[^:]*:\([0-9]*\).*/\1/'
 }

@@ -11,10 +11,6 @@ start_cluster
 "$AFAR" graph rmat g:graph --scale 12 --weights 9 >/dev/null
 empty=$(reserved mail)
 
-children() {
-	cat /proc/"$1"/task/*/children 2>/dev/null || :
-}
-
 has_children() {
 	[ "$(children "$computing" | wc -w)" -eq 2 ]
 }

@@ -52,7 +52,7 @@ answers() {
 # kill_postgres: all of its processes at once. They are gone when their last calls have ended, which may wait for servers.
 kill_postgres() {
 	kill -STOP "$pid_postgres"
-	children=$(ps -o pid= --ppid "$pid_postgres")
+	children=$(children "$pid_postgres")
 	# shellcheck disable=SC2086 # words
 	kill -9 "$pid_postgres" $children 2>/dev/null || :
 }
@@ -67,8 +67,12 @@ start_postgres_again() {
 
 # kill_backend: the process of one connection. The others end then, too, and it recovers by itself.
 kill_backend() {
-	backend=$(ps -o pid=,args= --ppid "$pid_postgres" | awk '/\[local\]/ { print $1; exit }')
-	[ -z "$backend" ] || kill -9 "$backend" 2>/dev/null || :
+	for backend in $(children "$pid_postgres"); do
+		if grep -qs '\[local\]' "/proc/$backend/cmdline"; then
+			kill -9 "$backend" 2>/dev/null || :
+			return
+		fi
+	done
 }
 
 # ---- Its clients

@@ -13,10 +13,6 @@ start_cluster
 "$AFAR" sort generate file --records 800000 >/dev/null
 empty=$(reserved s)
 
-children() {
-	cat /proc/"$1"/task/*/children 2>/dev/null || :
-}
-
 # soon COMMAND: looks without a pause, because a sort takes less than a second.
 soon() {
 	until "$1"; do
