@@ -10,9 +10,9 @@
 
 # A file has all its blocks, so that nothing is written there for the first time; a sparse one has next to none.
 [ "$(stat -c %b new)" -ge 131072 ] || fail "blocks are missing: $(stat -c %b new)"
-"$AFAR" flash create thin --size 64G --sparse >/dev/null
-[ "$(stat -c %s thin)" -eq 68719476736 ] || fail "the sparse file: $(stat -c %s thin)"
-[ "$(stat -c %b thin)" -lt 1048576 ] || fail "the sparse file has $(stat -c %b thin) blocks"
+"$AFAR" flash create thin --size 1G --sparse >/dev/null
+[ "$(stat -c %s thin)" -eq 1073741824 ] || fail "the sparse file: $(stat -c %s thin)"
+[ "$(stat -c %b thin)" -lt 65536 ] || fail "the sparse file has $(stat -c %b thin) blocks"
 rm thin
 
 # An interrupt ends the writing, and leaves nothing.
