@@ -16,7 +16,7 @@
 #define NAME_MAX_SHOWN 64
 
 /* Results of blkid_do_safeprobe(). */
-enum { FOUND = 0, NOTHING = 1, AMBIVALENT = -2 };
+enum { FOUND = 0, NOTHING = 1, FAILED = -1, AMBIVALENT = -2 };
 
 static const char *value_of(blkid_probe probe, const char *name)
 {
@@ -68,7 +68,8 @@ static int probe_all(blkid_probe probe, char *what, size_t size)
 		return 0;
 	if (ret == FOUND)
 		describe(probe, what, size);
-	else if (ret == AMBIVALENT)
+	/* libblkid 2.41 reports an ambivalent result as a failure that leaves errno 0. */
+	else if (ret == AMBIVALENT || (ret == FAILED && errno == 0))
 		snprintf(what, size, "more than one thing that libblkid knows");
 	else
 		return errno ? -errno : -EIO;
