@@ -76,6 +76,9 @@ array[16:32] = bytes(range(16))
 array[32:40] = b"apples:0"
 array[128:136] = struct.pack("<Q", 0)
 array[144:152] = struct.pack("<Q", offset // 512)
+# libblkid 2.39 and later verifies the sum.
+total = sum(struct.unpack("<64I", array))
+array[216:220] = struct.pack("<I", (total + (total >> 32)) & 0xffffffff)
 at[offset] = bytes(array)
 END
 refuses array 'a part of an array or volume group [(]linux_raid_member[)].*'
