@@ -109,8 +109,10 @@ static void prepare_discard(const struct uring *uring, struct io_uring_sqe *sqe,
 		sqe->addr = io->offset;
 		sqe->addr3 = io->length;
 	} else {
-		io_uring_prep_fallocate(sqe, 0, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-					(off_t)io->offset, (off_t)io->length);
+		/* Not by io_uring_prep_fallocate(): liburing 2.4 made its arguments unsigned. */
+		io_uring_prep_rw(IORING_OP_FALLOCATE, sqe, 0, NULL,
+				 FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, io->offset);
+		sqe->addr = io->length;
 	}
 }
 
