@@ -116,6 +116,14 @@ int ofi_connect(struct fabric_queue *base, const char *address, const void *priv
 	ret = fabric_address_resolve("connect to", address, false, &peer);
 	if (ret != 0)
 		return ret;
+	/*
+	 * An endpoint is of the device that the route takes, and must be in a domain of ours. Asks
+	 * first, because libfabric 2 finds the route only after fi_connect() has returned.
+	 */
+	if (!fabric_reaches(base->fabric, address))
+		return error_fail(-EHOSTUNREACH,
+				  "connect to %s: it is not by device %s that one gets there",
+				  address, fabric->info->domain_attr->name);
 	info = connect_info(fabric, &peer);
 	if (!info)
 		return error_code(-ENOMEM);
@@ -133,11 +141,6 @@ int ofi_connect(struct fabric_queue *base, const char *address, const void *priv
 	return 0;
 
 out_fail:
-	/* An endpoint is of the device that the route takes, and in a domain of ours. */
-	if (!fabric_reaches(base->fabric, address))
-		return error_fail(-EHOSTUNREACH,
-				  "connect to %s: it is not by device %s that one gets there",
-				  address, fabric->info->domain_attr->name);
 	return error_fail(ret, "connect to %s: %s", address, afar_strerror(ret));
 }
 
