@@ -10,6 +10,7 @@ unset AFAR_TEST_HOST AFAR_CONGESTION
 if "$AFAR" bench 2>&1 | grep 'without benchmarks'; then
 	exit 77
 fi
+command -v pgrep >/dev/null || { echo "pgrep is not there (apt install procps)" && exit 77; }
 export AFAR_BENCH_SPAN_MS=20 TMPDIR="$PWD"
 
 # measures PART NUMBER: that many rows have PART in their names, and are measured, or say why not.

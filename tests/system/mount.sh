@@ -161,8 +161,8 @@ if [ "$(id -u)" -eq 0 ]; then
 	setpriv --reuid=0 chown 1001 rw/greeting
 	setpriv --reuid=1001 --regid=1001 --clear-groups sh -c 'echo again >>rw/greeting; chmod 600 rw/greeting' || fail "as the owner"
 	end_mount rw
-	# A user's own mount, by fusermount3, which wants a user with a name, who may at least start the program.
-	if command -v fusermount3 >/dev/null && getent passwd 65534 >/dev/null &&
+	# A user's own mount, by fusermount3, which wants a user with a name, who may at least start the program, and reads /etc/mtab.
+	if command -v fusermount3 >/dev/null && [ -e /etc/mtab ] && getent passwd 65534 >/dev/null &&
 		setpriv --reuid=65534 --regid=65534 --clear-groups test -w /dev/fuse &&
 		setpriv --reuid=65534 --regid=65534 --clear-groups "$AFAR" --version >/dev/null 2>&1; then
 		mkdir -m 755 theirs
