@@ -55,6 +55,17 @@ void expect_said(struct fake_client *client, Afar__Request *request, int status,
 	expect_answer(fixture_ask(&fixture, client, request), status, said);
 }
 
+void expect_case(const char *what, struct fake_client *client, Afar__Request *request, int status,
+		 const char *said)
+{
+	Afar__Reply *reply = fixture_ask(&fixture, client, request);
+
+	if (reply->status != status || (said != NULL && strstr(reply->message, said) == NULL))
+		fail_msg("%s: %d '%s', and not %d '%s'", what, reply->status, reply->message,
+			 status, said != NULL ? said : "");
+	drop(reply);
+}
+
 Afar__Reply *must(struct fake_client *client, Afar__Request *request)
 {
 	Afar__Reply *reply = fixture_ask(&fixture, client, request);

@@ -37,6 +37,9 @@ struct namespace *ns_of(uint64_t number);
 
 /* And the sentence says why. */
 void expect_said(struct fake_client *client, Afar__Request *request, int status, const char *said);
+/* The same of a row in a table of cases: a failure names it. `said`: NULL, or in the answer's sentence. */
+void expect_case(const char *what, struct fake_client *client, Afar__Request *request, int status,
+		 const char *said);
 /* A request that was sent has been answered so; drops the reply. `said`: NULL, or in its sentence. */
 void expect_answer(Afar__Reply *reply, int status, const char *said);
 /* It succeeds; the caller drops the reply. */

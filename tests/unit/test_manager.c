@@ -9,77 +9,108 @@
 #include "group.h"
 #include "lib/manager_test.h"
 
+/* What most tests begin with: a server, two sessions, and namespace "a" without memory. */
+static struct fake_client client, other;
+static uint64_t ns;
+
+static int begin(void **state)
+{
+	setup(state);
+	assert_int_equal(client_open(&fixture, &client), 0);
+	assert_int_equal(client_open(&fixture, &other), 0);
+	assert_int_equal(fixture_join(&fixture, 0, 1 << 30), 0);
+	ns = make_namespace(&fixture, &client, "a");
+	return 0;
+}
+
+#define MANAGER_TEST(name) cmocka_unit_test_setup_teardown(name, begin, teardown)
+
+/* The manager restarts; the server and the client come back. */
+static void restart(void)
+{
+	fixture_restart(&fixture);
+	assert_int_equal(fixture_join(&fixture, 0, 1 << 30), 0);
+	assert_int_equal(client_resume(&fixture, &client), 0);
+}
+
+static char longest[AFAR_NAME_MAX + 1], too_long[AFAR_NAME_MAX + 2];
+
+static void make_long_names(void)
+{
+	memset(longest, 'n', AFAR_NAME_MAX);
+	memset(too_long, 'n', AFAR_NAME_MAX + 1);
+}
+
 /* ---- Namespaces */
+
+static const struct {
+	const char *what, *name;
+	uint32_t width;
+	uint64_t stripe_bytes;
+	int status;
+} creations[] = {
+	{"no name", "", .status = -EINVAL},
+	{"a dot in front", ".b", .status = -EINVAL},
+	{"a dash in front", "-b", .status = -EINVAL},
+	{"a space", "a b", .status = -EINVAL},
+	{"a slash", "a/b", .status = -EINVAL},
+	{"a letter that is not ASCII", "ä", .status = -EINVAL},
+	{"a name that is too long", too_long, .status = -EINVAL},
+	{"the longest name", longest, .status = 0},
+	{"more servers than there may be", "b", .width = 65, .status = -EINVAL},
+	{"stripe units below a page", "b", .stripe_bytes = 2048, .status = -EINVAL},
+	{"stripe units of no power of two", "b", .stripe_bytes = 4097, .status = -EINVAL},
+	{"stripe units that are too large", "b", .stripe_bytes = 2ULL << 30, .status = -EINVAL},
+	{"the defaults", "b", .status = 0},
+	{"a name that is taken", "b", .status = -EEXIST},
+};
 
 static void test_namespace_names_and_policies(void **state)
 {
-	struct fake_client client;
-	char longest[AFAR_NAME_MAX + 2];
 	Afar__Reply *reply;
 
 	(void)state;
-	memset(longest, 'a', sizeof(longest));
-	longest[AFAR_NAME_MAX + 1] = '\0';
-	assert_int_equal(client_open(&fixture, &client), 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_create("", 0, 0)), -EINVAL);
-	assert_int_equal(fixture_do(&fixture, &client, ask_create(".a", 0, 0)), -EINVAL);
-	assert_int_equal(fixture_do(&fixture, &client, ask_create("-a", 0, 0)), -EINVAL);
-	assert_int_equal(fixture_do(&fixture, &client, ask_create("a b", 0, 0)), -EINVAL);
-	assert_int_equal(fixture_do(&fixture, &client, ask_create("a/b", 0, 0)), -EINVAL);
-	assert_int_equal(fixture_do(&fixture, &client, ask_create("ä", 0, 0)), -EINVAL);
-	assert_int_equal(fixture_do(&fixture, &client, ask_create(longest, 0, 0)), -EINVAL);
-	longest[AFAR_NAME_MAX] = '\0';
-	assert_int_equal(fixture_do(&fixture, &client, ask_create(longest, 0, 0)), 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_create("a", 65, 0)), -EINVAL);
-	assert_int_equal(fixture_do(&fixture, &client, ask_create("a", 0, 2048)), -EINVAL);
-	assert_int_equal(fixture_do(&fixture, &client, ask_create("a", 0, 4097)), -EINVAL);
-	assert_int_equal(fixture_do(&fixture, &client, ask_create("a", 0, 2ULL << 30)), -EINVAL);
-	assert_int_equal(fixture_do(&fixture, &client, ask_create("a", 0, 0)), 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_create("a", 0, 0)), -EEXIST);
-	reply = fixture_ask(&fixture, &client, ask_namespace("a"));
+	make_long_names();
+	for (size_t i = 0; i < sizeof(creations) / sizeof(creations[0]); i++)
+		expect_case(creations[i].what, &client,
+			    ask_create(creations[i].name, creations[i].width,
+				       creations[i].stripe_bytes),
+			    creations[i].status, NULL);
+	reply = must(&client, ask_namespace("b"));
 	assert_int_equal(reply->namespace_info->policy->width, 64);
 	assert_int_equal(reply->namespace_info->policy->stripe_bytes, 1 << 20);
 	assert_int_equal(reply->namespace_info->nr_regions, 0);
 	drop(reply);
-	assert_int_equal(fixture_do(&fixture, &client, ask_namespace("b")), -ENOENT);
-	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(77, 1)), -ENOENT);
-	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(77, "", 1, false)), -ENOENT);
-	assert_int_equal(fixture_do(&fixture, &client, ask_delete("b", false)), -ENOENT);
-	assert_int_equal(fixture_do(&fixture, &client, ask_delete("a", false)), 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_delete(longest, true)), 0);
+	EXPECT(&client, ask_namespace("c"), -ENOENT);
+	EXPECT(&client, ask_reserve(77, 1), -ENOENT);
+	EXPECT(&client, ask_alloc(77, "", 1, false), -ENOENT);
+	EXPECT(&client, ask_delete("c", false), -ENOENT);
+	EXPECT(&client, ask_delete("a", false), 0);
+	EXPECT(&client, ask_delete("b", false), 0);
+	EXPECT(&client, ask_delete(longest, true), 0);
 	check_empty(&fixture);
 }
 
 static void test_numbers_are_never_used_again(void **state)
 {
-	struct fake_client client;
-	uint64_t first, second;
-
 	(void)state;
-	client_open(&fixture, &client);
-	first = make_namespace(&fixture, &client, "a");
-	assert_int_equal(fixture_do(&fixture, &client, ask_delete("a", false)), 0);
-	fixture_restart(&fixture);
-	client_resume(&fixture, &client);
-	second = make_namespace(&fixture, &client, "a");
-	assert_true(second > first);
-	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(first, 1)), -ENOENT);
+	EXPECT(&client, ask_delete("a", false), 0);
+	restart();
+	assert_true(make_namespace(&fixture, &client, "a") > ns);
+	EXPECT(&client, ask_reserve(ns, 1), -ENOENT);
 }
 
 static void test_listing_is_in_order_and_paged(void **state)
 {
-	struct fake_client client;
 	Afar__Reply *reply;
 	char name[32];
-	uint64_t ns, last = 0;
+	uint64_t last = 0;
 	size_t nr = 0;
 
 	(void)state;
-	client_open(&fixture, &client);
-	fixture_join(&fixture, 0, 1 << 30);
-	for (unsigned i = 0; i < 1100; i++) {
+	for (unsigned i = 1; i < 1100; i++) { /* "a" is one, too */
 		snprintf(name, sizeof(name), "n%u", i * 7919 % 1100);
-		assert_int_equal(fixture_do(&fixture, &client, ask_create(name, 0, 0)), 0);
+		EXPECT(&client, ask_create(name, 0, 0), 0);
 	}
 	reply = fixture_ask(&fixture, &client, ask_namespaces("", 0));
 	assert_int_equal(reply->namespace_infos->n_entries, CORE_LIST_MAX);
@@ -97,10 +128,9 @@ static void test_listing_is_in_order_and_paged(void **state)
 	assert_string_equal(reply->namespace_infos->entries[0]->name, "n90");
 	drop(reply);
 
-	ns = make_namespace(&fixture, &client, "regions");
-	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 64 * MIB)), 0);
+	EXPECT(&client, ask_reserve(ns, 64 * MIB), 0);
 	for (unsigned i = 0; i < 1100; i++)
-		assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", 1, false)), 0);
+		EXPECT(&client, ask_alloc(ns, "", 1, false), 0);
 	do {
 		reply = fixture_ask(&fixture, &client, ask_regions(ns, last, 300));
 		for (size_t i = 0; i < reply->region_infos->n_entries; i++) {
@@ -119,68 +149,57 @@ static void test_listing_is_in_order_and_paged(void **state)
 
 static void test_namespace_delete(void **state)
 {
-	struct fake_client client, other;
 	Afar__RegionInfo *region;
 	Afar__Reply *reply;
-	uint64_t ns;
 
 	(void)state;
-	client_open(&fixture, &client);
-	client_open(&fixture, &other);
-	fixture_join(&fixture, 0, 1 << 30);
-	ns = make_namespace(&fixture, &client, "a");
-	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 8 * MIB)), 0);
+	EXPECT(&client, ask_reserve(ns, 8 * MIB), 0);
 	region = must_open(&client, ask_alloc(ns, "r", MIB, false), &reply);
-	assert_int_equal(fixture_do(&fixture, &other, ask_delete("a", false)), -ENOTEMPTY);
-	assert_int_equal(fixture_do(&fixture, &other, ask_delete("a", true)), -EBUSY);
+	EXPECT(&other, ask_delete("a", false), -ENOTEMPTY);
+	EXPECT(&other, ask_delete("a", true), -EBUSY);
 	assert_int_equal(ns_of(ns)->nr_regions, 1);
 	/* Freed, but open still. */
-	assert_int_equal(fixture_do(&fixture, &client, ask_free(region)), 0);
-	assert_int_equal(fixture_do(&fixture, &other, ask_delete("a", true)), -EBUSY);
-	assert_int_equal(fixture_do(&fixture, &client, ask_close(region)), 0);
+	EXPECT(&client, ask_free(region), 0);
+	EXPECT(&other, ask_delete("a", true), -EBUSY);
+	EXPECT(&client, ask_close(region), 0);
 	drop(reply);
 	region = must_open(&client, ask_alloc(ns, "r", MIB, false), &reply);
-	assert_int_equal(fixture_do(&fixture, &client, ask_close(region)), 0);
+	EXPECT(&client, ask_close(region), 0);
 	drop(reply);
-	assert_int_equal(fixture_do(&fixture, &other, ask_delete("a", true)), 0);
+	EXPECT(&other, ask_delete("a", true), 0);
 	check_empty(&fixture);
 }
 
 /* ---- Regions */
 
+static const struct {
+	const char *what, *name;
+	uint64_t bytes;
+	int status;
+	const char *said;
+} allocs[] = {
+	{"no bytes", "", 0, -EINVAL},
+	{"more than an address can count", "", UINT64_MAX, -EINVAL},
+	{"the address space but for a page", "", UINT64_MAX - 4095, -EINVAL},
+	{"more than there is", "", 2 * MIB + 1, -AFAR_ERESERVE},
+	{"a name that is too long", too_long, 1, -EINVAL},
+	{"a line feed in a name", "a\nb", 1, -EINVAL},
+	{"the longest name", longest, 1, 0},
+	{"a name that is taken", longest, 1, -EEXIST},
+	{"more than is left", "", 2 * MIB, -AFAR_ERESERVE, "2093056"},
+};
+
 static void test_alloc_limits(void **state)
 {
-	struct fake_client client;
-	char name[AFAR_NAME_MAX + 2];
-	Afar__Reply *reply;
-	uint64_t ns;
-
 	(void)state;
-	memset(name, 'n', sizeof(name));
-	name[AFAR_NAME_MAX + 1] = '\0';
-	client_open(&fixture, &client);
-	fixture_join(&fixture, 0, 1 << 30);
-	ns = make_namespace(&fixture, &client, "a");
-	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", 1, false)),
-			 -AFAR_ERESERVE);
-	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 2 * MIB)), 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", 0, false)), -EINVAL);
-	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", UINT64_MAX, false)),
-			 -EINVAL);
-	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", UINT64_MAX - 4095, false)),
-			 -EINVAL);
-	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", 2 * MIB + 1, false)),
-			 -AFAR_ERESERVE);
-	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, name, 1, false)), -EINVAL);
-	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "a\nb", 1, false)), -EINVAL);
-	name[AFAR_NAME_MAX] = '\0';
-	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, name, 1, false)), 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, name, 1, false)), -EEXIST);
+	make_long_names();
+	EXPECT(&client, ask_alloc(ns, "", 1, false), -AFAR_ERESERVE);
+	EXPECT(&client, ask_reserve(ns, 2 * MIB), 0);
+	for (size_t i = 0; i < sizeof(allocs) / sizeof(allocs[0]); i++)
+		expect_case(allocs[i].what, &client,
+			    ask_alloc(ns, allocs[i].name, allocs[i].bytes, false), allocs[i].status,
+			    allocs[i].said);
 	assert_int_equal(ns_of(ns)->allocated_bytes, 4096);
-	reply = fixture_ask(&fixture, &client, ask_alloc(ns, "", 2 * MIB, false));
-	assert_int_equal(reply->status, -AFAR_ERESERVE);
-	assert_non_null(strstr(reply->message, "2093056")); /* what is free */
-	drop(reply);
 	check_all(&fixture);
 }
 
@@ -188,26 +207,20 @@ static void test_first_region_and_addresses(void **state)
 {
 	Afar__RegionInfo *first, *second, *third, *again;
 	Afar__Reply *replies[4];
-	struct fake_client client;
-	uint64_t ns;
 
 	(void)state;
-	client_open(&fixture, &client);
-	fixture_join(&fixture, 0, 1 << 30);
-	ns = make_namespace(&fixture, &client, "a");
-	fixture_do(&fixture, &client, ask_reserve(ns, 64 * MIB));
-	assert_int_equal(fixture_do(&fixture, &client, ask_open(ns, "", AFAR_FIRST_ADDRESS)),
-			 -ENOENT);
+	EXPECT(&client, ask_reserve(ns, 64 * MIB), 0);
+	EXPECT(&client, ask_open(ns, "", AFAR_FIRST_ADDRESS), -ENOENT);
 	first = must_open(&client, ask_alloc(ns, "", 1, true), &replies[0]);
 	assert_int_equal(first->address, AFAR_FIRST_ADDRESS);
-	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", 1, true)), -EADDRINUSE);
+	EXPECT(&client, ask_alloc(ns, "", 1, true), -EADDRINUSE);
 	second = must_open(&client, ask_alloc(ns, "", 4097, false), &replies[1]);
 	third = must_open(&client, ask_alloc(ns, "", 1, false), &replies[2]);
 	assert_int_equal(third->address, second->address + 8192);
 	assert_int_equal(third->address % 4096, 0);
 	/* The first address can be taken again, by a larger one too; no other is. */
-	assert_int_equal(fixture_do(&fixture, &client, ask_free(third)), 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_free(first)), 0);
+	EXPECT(&client, ask_free(third), 0);
+	EXPECT(&client, ask_free(first), 0);
 	again = must_open(&client, ask_alloc(ns, "", 4 * MIB, true), &replies[3]);
 	assert_int_equal(again->address, AFAR_FIRST_ADDRESS);
 	assert_true(again->generation > third->generation);
@@ -220,32 +233,26 @@ static void test_first_region_and_addresses(void **state)
 
 	/* The first of all is the first, asked or not. */
 	ns = make_namespace(&fixture, &client, "b");
-	fixture_do(&fixture, &client, ask_reserve(ns, 2 * MIB));
+	EXPECT(&client, ask_reserve(ns, 2 * MIB), 0);
 	first = must_open(&client, ask_alloc(ns, "", 1, false), &replies[0]);
 	assert_int_equal(first->address, AFAR_FIRST_ADDRESS);
-	assert_int_equal(fixture_do(&fixture, &client, ask_free(first)), 0);
+	EXPECT(&client, ask_free(first), 0);
 	second = must_open(&client, ask_alloc(ns, "", 1, false), &replies[1]);
 	assert_true(second->address > AFAR_FIRST_ADDRESS);
 	drop(replies[0]);
 	drop(replies[1]);
 	/* The end of the address space. */
 	ns_of(ns)->next_address = UINT64_MAX - 4095;
-	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", 4096, false)), -EINVAL);
+	EXPECT(&client, ask_alloc(ns, "", 4096, false), -EINVAL);
 }
 
 static void test_free_and_references(void **state)
 {
-	struct fake_client client, other;
 	Afar__Reply *reply, *opened;
 	Afar__RegionInfo *region;
-	uint64_t ns;
 
 	(void)state;
-	client_open(&fixture, &client);
-	client_open(&fixture, &other);
-	fixture_join(&fixture, 0, 1 << 30);
-	ns = make_namespace(&fixture, &client, "a");
-	fixture_do(&fixture, &client, ask_reserve(ns, 8 * MIB));
+	EXPECT(&client, ask_reserve(ns, 8 * MIB), 0);
 	region = must_open(&client, ask_alloc(ns, "r", 4 * MIB, false), &reply);
 	assert_int_equal(region->nr_references, 1);
 	assert_int_equal(must_open(&other, ask_open(ns, "r", 0), &opened)->nr_references, 2);
@@ -255,27 +262,24 @@ static void test_free_and_references(void **state)
 	must_open(&other, ask_open(ns, "", region->address), &opened);
 	drop(opened);
 	/* Gone at once for those who look for it; the memory stays theirs who have it open. */
-	assert_int_equal(fixture_do(&fixture, &client, ask_free(region)), 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_free(region)), -AFAR_EFREED);
-	assert_int_equal(fixture_do(&fixture, &client, ask_open(ns, "r", 0)), -ENOENT);
-	assert_int_equal(fixture_do(&fixture, &client, ask_open(ns, "", region->address)), -ENOENT);
-	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "r", 6 * MIB, false)),
-			 -AFAR_ERESERVE);
-	assert_int_equal(fixture_do(&fixture, &client, ask_close(region)), 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_close(region)), -EINVAL);
-	fixture_restart(&fixture);
-	fixture_join(&fixture, 0, 1 << 30);
-	assert_int_equal(client_resume(&fixture, &client), 0);
+	EXPECT(&client, ask_free(region), 0);
+	EXPECT(&client, ask_free(region), -AFAR_EFREED);
+	EXPECT(&client, ask_open(ns, "r", 0), -ENOENT);
+	EXPECT(&client, ask_open(ns, "", region->address), -ENOENT);
+	EXPECT(&client, ask_alloc(ns, "r", 6 * MIB, false), -AFAR_ERESERVE);
+	EXPECT(&client, ask_close(region), 0);
+	EXPECT(&client, ask_close(region), -EINVAL);
+	restart();
 	assert_int_equal(client_resume(&fixture, &other), 0);
 	assert_int_equal(ns_of(ns)->allocated_bytes, 4 * MIB);
-	assert_int_equal(fixture_do(&fixture, &other, ask_close(region)), 0);
+	EXPECT(&other, ask_close(region), 0);
 	assert_int_equal(ns_of(ns)->allocated_bytes, 4 * MIB);
-	assert_int_equal(fixture_do(&fixture, &other, ask_close(region)), 0);
+	EXPECT(&other, ask_close(region), 0);
 	assert_int_equal(ns_of(ns)->allocated_bytes, 0);
-	assert_int_equal(fixture_do(&fixture, &other, ask_close(region)), -AFAR_EFREED);
-	assert_int_equal(fixture_do(&fixture, &other, ask_free(region)), -AFAR_EFREED);
+	EXPECT(&other, ask_close(region), -AFAR_EFREED);
+	EXPECT(&other, ask_free(region), -AFAR_EFREED);
 	region->generation = UINT64_MAX;
-	assert_int_equal(fixture_do(&fixture, &other, ask_free(region)), -ENOENT);
+	EXPECT(&other, ask_free(region), -ENOENT);
 	drop(reply);
 	check_all(&fixture);
 }
@@ -285,14 +289,9 @@ static void test_home_of_atomics_is_kept(void **state)
 {
 	Afar__Request *ask;
 	Afar__Reply *reply;
-	struct fake_client client;
-	uint64_t ns;
 
 	(void)state;
-	client_open(&fixture, &client);
-	fixture_join(&fixture, 0, 1 << 30);
-	ns = make_namespace(&fixture, &client, "a");
-	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 8 * MIB)), 0);
+	EXPECT(&client, ask_reserve(ns, 8 * MIB), 0);
 	assert_false(must_open(&client, ask_alloc(ns, "cpu", 1, false), &reply)->has_nic_atomics);
 	drop(reply);
 	ask = ask_alloc(ns, "nic", 1, false);
@@ -309,9 +308,7 @@ static void test_home_of_atomics_is_kept(void **state)
 		assert_false(reply->region_infos->entries[0]->has_nic_atomics);
 		assert_true(reply->region_infos->entries[1]->has_nic_atomics);
 		drop(reply);
-		fixture_restart(&fixture);
-		fixture_join(&fixture, 0, 1 << 30);
-		assert_int_equal(client_resume(&fixture, &client), 0);
+		restart();
 	}
 	check_all(&fixture);
 }
@@ -319,35 +316,28 @@ static void test_home_of_atomics_is_kept(void **state)
 /* Durably so, from when it is made until somebody who may write it says that all is in it. */
 static void test_unfinished_until_said(void **state)
 {
-	struct fake_client client;
 	Afar__RegionInfo *region;
 	Afar__Request *ask;
 	Afar__Reply *reply, *opened;
-	uint64_t ns;
 
 	(void)state;
-	client_open(&fixture, &client);
-	fixture_join(&fixture, 0, 1 << 30);
-	ns = make_namespace(&fixture, &client, "a");
-	assert_int_equal(fixture_do(&fixture, &client, ask_reserve(ns, 8 * MIB)), 0);
+	EXPECT(&client, ask_reserve(ns, 8 * MIB), 0);
 	ask = ask_alloc(ns, "r", 1, false);
 	ask->region_alloc->is_unfinished = true;
 	region = must_open(&client, ask, &opened);
 	assert_true(region->is_unfinished);
 	for (unsigned i = 0; i < 2; i++) {
-		fixture_restart(&fixture);
-		fixture_join(&fixture, 0, 1 << 30);
-		assert_int_equal(client_resume(&fixture, &client), 0);
+		restart();
 		reply = fixture_ask(&fixture, &client, ask_regions(ns, 0, 1));
 		assert_int_equal(reply->region_infos->entries[0]->is_unfinished, i == 0);
 		drop(reply);
 		assert_int_equal(must_open(&client, ask_open(ns, "r", 0), &reply)->is_unfinished,
 				 i == 0);
 		drop(reply);
-		assert_int_equal(fixture_do(&fixture, &client, ask_finish(region)), 0);
+		EXPECT(&client, ask_finish(region), 0);
 	}
-	assert_int_equal(fixture_do(&fixture, &client, ask_free(region)), 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_finish(region)), -AFAR_EFREED);
+	EXPECT(&client, ask_free(region), 0);
+	EXPECT(&client, ask_finish(region), -AFAR_EFREED);
 	drop(opened);
 	assert_false(must_open(&client, ask_alloc(ns, "plain", 1, false), &reply)->is_unfinished);
 	drop(reply);
@@ -357,44 +347,38 @@ static void test_unfinished_until_said(void **state)
 /* Unless it is finished, it goes when its maker's session closes it, or ends in any way. Others keep what they have open. */
 static void test_temporary_goes_with_its_maker(void **state)
 {
-	struct fake_client maker, other;
 	Afar__RegionInfo *region;
 	Afar__Reply *opened, *reply;
 	Afar__Request *ask;
-	uint64_t ns;
 
 	(void)state;
-	client_open(&fixture, &maker);
-	client_open(&fixture, &other);
-	fixture_join(&fixture, 0, 1 << 30);
-	ns = make_namespace(&fixture, &maker, "a");
-	EXPECT(&maker, ask_reserve(ns, 8 * MIB), 0);
+	EXPECT(&client, ask_reserve(ns, 8 * MIB), 0);
 	ask = ask_temporary(ns, "r", MIB);
 	ask->region_alloc->is_unfinished = false;
-	EXPECT(&maker, ask, -EINVAL);
+	EXPECT(&client, ask, -EINVAL);
 
-	region = must_open(&maker, ask_temporary(ns, "closed", MIB), &opened);
+	region = must_open(&client, ask_temporary(ns, "closed", MIB), &opened);
 	EXPECT(&other, ask_open(ns, "closed", 0), 0);
 	EXPECT(&other, ask_close(region), 0);
-	EXPECT(&maker, ask_open(ns, "closed", 0), 0);
-	EXPECT(&maker, ask_close(region), 0);
-	EXPECT(&maker, ask_close(region), 0);
-	EXPECT(&maker, ask_open(ns, "closed", 0), -ENOENT);
+	EXPECT(&client, ask_open(ns, "closed", 0), 0);
+	EXPECT(&client, ask_close(region), 0);
+	EXPECT(&client, ask_close(region), 0);
+	EXPECT(&client, ask_open(ns, "closed", 0), -ENOENT);
 	assert_int_equal(ns_of(ns)->allocated_bytes, 0);
 	drop(opened);
 
-	region = must_open(&maker, ask_temporary(ns, "finished", MIB), &opened);
-	EXPECT(&maker, ask_finish(region), 0);
+	region = must_open(&client, ask_temporary(ns, "finished", MIB), &opened);
+	EXPECT(&client, ask_finish(region), 0);
 	drop(opened);
-	region = must_open(&maker, ask_temporary(ns, "open", MIB), &opened);
+	region = must_open(&client, ask_temporary(ns, "open", MIB), &opened);
 	EXPECT(&other, ask_open(ns, "open", 0), 0);
-	EXPECT(&maker, ask_temporary(ns, "alone", MIB), 0);
+	EXPECT(&client, ask_temporary(ns, "alone", MIB), 0);
 	fixture_restart(&fixture);
 	fixture_join(&fixture, 0, 1 << 30);
 	assert_int_equal(client_resume(&fixture, &other), 0);
 	assert_int_equal(ns_of(ns)->nr_regions, 3);
 	fixture_advance(&fixture, FIXTURE_LEASE_MS);
-	assert_int_equal(client_resume(&fixture, &maker), -AFAR_ESESSION);
+	assert_int_equal(client_resume(&fixture, &client), -AFAR_ESESSION);
 	EXPECT(&other, ask_open(ns, "open", 0), -ENOENT);
 	EXPECT(&other, ask_open(ns, "alone", 0), -ENOENT);
 	EXPECT(&other, ask_open(ns, "finished", 0), 0);
@@ -412,14 +396,9 @@ static void test_temporary_goes_with_its_maker(void **state)
 /* What was reserved last is given back whole, whatever else is free. If it does not make the sum, large extents do. */
 static void test_release_gives_back_what_was_reserved(void **state)
 {
-	struct fake_client client;
 	Afar__Reply *reply;
-	uint64_t ns;
 
 	(void)state;
-	client_open(&fixture, &client);
-	fixture_join(&fixture, 0, 1 << 30);
-	ns = make_namespace(&fixture, &client, "a");
 	/* The server grants each in two halves. */
 	EXPECT(&client, ask_reserve(ns, 20 * MIB), 0);
 	EXPECT(&client, ask_reserve(ns, 12 * MIB), 0);
@@ -439,15 +418,10 @@ static void test_release_gives_back_what_was_reserved(void **state)
 
 static void test_requests_are_done_once(void **state)
 {
-	struct fake_client client;
 	Afar__Reply *first, *second;
-	uint64_t ns;
 
 	(void)state;
-	client_open(&fixture, &client);
-	fixture_join(&fixture, 0, 1 << 30);
-	ns = make_namespace(&fixture, &client, "a");
-	fixture_do(&fixture, &client, ask_reserve(ns, 8 * MIB));
+	EXPECT(&client, ask_reserve(ns, 8 * MIB), 0);
 	for (int times = 0; times < 3; times++) {
 		uint64_t id = ++client.next_id;
 
@@ -455,9 +429,7 @@ static void test_requests_are_done_once(void **state)
 		if (times != 0) /* else in the same batch */
 			fixture_pump(&fixture);
 		if (times == 2) {
-			fixture_restart(&fixture);
-			fixture_join(&fixture, 0, 1 << 30);
-			assert_int_equal(client_resume(&fixture, &client), 0);
+			restart();
 		}
 		send_again(&client, id, ask_alloc(ns, "", 5000, false), &second);
 		fixture_pump(&fixture);
@@ -477,7 +449,7 @@ static void test_requests_are_done_once(void **state)
 	assert_int_equal(first->status, -EINVAL);
 	drop(first);
 	/* Settled: the replies are dropped, and the ids not taken again. */
-	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", 1, false)), 0);
+	EXPECT(&client, ask_alloc(ns, "", 1, false), 0);
 	assert_int_equal(state_session(fixture.core->state, client.session)->nr_outcomes, 1);
 	fixture_send(&fixture, &client, 1, ask_alloc(ns, "", 1, false), &first);
 	fixture_pump(&fixture);
@@ -497,18 +469,18 @@ static void test_requests_are_done_once(void **state)
 TEST_GROUP(manager)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_namespace_names_and_policies),
-		TEST(test_numbers_are_never_used_again),
-		TEST(test_listing_is_in_order_and_paged),
-		TEST(test_namespace_delete),
-		TEST(test_alloc_limits),
-		TEST(test_first_region_and_addresses),
-		TEST(test_free_and_references),
-		TEST(test_home_of_atomics_is_kept),
-		TEST(test_unfinished_until_said),
-		TEST(test_temporary_goes_with_its_maker),
-		TEST(test_release_gives_back_what_was_reserved),
-		TEST(test_requests_are_done_once),
+		MANAGER_TEST(test_namespace_names_and_policies),
+		MANAGER_TEST(test_numbers_are_never_used_again),
+		MANAGER_TEST(test_listing_is_in_order_and_paged),
+		MANAGER_TEST(test_namespace_delete),
+		MANAGER_TEST(test_alloc_limits),
+		MANAGER_TEST(test_first_region_and_addresses),
+		MANAGER_TEST(test_free_and_references),
+		MANAGER_TEST(test_home_of_atomics_is_kept),
+		MANAGER_TEST(test_unfinished_until_said),
+		MANAGER_TEST(test_temporary_goes_with_its_maker),
+		MANAGER_TEST(test_release_gives_back_what_was_reserved),
+		MANAGER_TEST(test_requests_are_done_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
