@@ -238,6 +238,16 @@ Afar__Request *ask_stat(uint64_t ino)
 	return request;
 }
 
+Afar__Request *ask_lookup(uint64_t dir, const char *name)
+{
+	Afar__Request *request = ask_file_look(AFAR__FILE_LOOK__WHAT_LOOKUP);
+
+	look_of(request)->lookup = MESSAGE_NEW(afar__file_lookup, Afar__FileLookup);
+	look_of(request)->lookup->dir = dir;
+	look_of(request)->lookup->name = strdup(name);
+	return request;
+}
+
 Afar__Request *ask_walk(const char *path, bool is_following)
 {
 	Afar__Request *request = ask_file_look(AFAR__FILE_LOOK__WHAT_WALK);
@@ -415,6 +425,12 @@ void restart(void)
 	assert_int_equal(client_resume(&fixture, &other), 0);
 }
 
+void claim_nothing(void)
+{
+	FILE_DO(ask_claim(0, 0, 0), 0);
+	OTHER_DO(ask_claim(0, 0, 0), 0);
+}
+
 void add_operations(Afar__Request *request, Afar__Request *more)
 {
 	Afar__FilesChange *to = request->files_change, *from = more->files_change;
@@ -454,6 +470,14 @@ uint64_t must_make(uint64_t dir, const char *name, uint32_t mode)
 
 	assert_int_equal(file_do(&client, ask_make(dir, name, mode, 0, 0), &attributes), 0);
 	return attributes.ino;
+}
+
+void expect_size(uint64_t ino, uint64_t bytes)
+{
+	Afar__FileAttributes attributes;
+
+	assert_int_equal(file_do(&client, ask_stat(ino), &attributes), 0);
+	assert_int_equal(attributes.size, bytes);
 }
 
 /* Nothing is wrong with what is stored. */

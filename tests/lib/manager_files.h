@@ -15,8 +15,9 @@
 extern struct fake_client client, other;
 extern uint64_t fs_number;
 
-#define FILES_TEST(name)	  cmocka_unit_test_setup_teardown(name, files_begin, files_end)
-#define FILE_DO(request, status_) assert_int_equal(file_do(&client, (request), NULL), (status_))
+#define FILES_TEST(name)	   cmocka_unit_test_setup_teardown(name, files_begin, files_end)
+#define FILE_DO(request, status_)  assert_int_equal(file_do(&client, (request), NULL), (status_))
+#define OTHER_DO(request, status_) assert_int_equal(file_do(&other, (request), NULL), (status_))
 
 /* Its operation. */
 Afar__FileChange *change_of(Afar__Request *request);
@@ -37,6 +38,7 @@ Afar__Request *ask_file_open(uint64_t ino, uint64_t handle);
 Afar__Request *ask_end(uint64_t ino, uint64_t end, uint64_t layout);
 Afar__Request *ask_file_close(uint64_t handle);
 Afar__Request *ask_stat(uint64_t ino);
+Afar__Request *ask_lookup(uint64_t dir, const char *name);
 Afar__Request *ask_walk(const char *path, bool is_following);
 Afar__Request *ask_check(void);
 /* Which files have lost something, of inodes above `after`. */
@@ -65,10 +67,14 @@ void add_operations(Afar__Request *request, Afar__Request *more);
 
 /* The manager and the sessions come back; nobody has claimed anything. */
 void restart(void);
+/* Both say that they have nothing open. */
+void claim_nothing(void);
 /* Asks; returns the status of its one result. The call as a whole may fail, too. `attributes` may be
  * NULL. */
 int file_do(struct fake_client *who, Afar__Request *request, Afar__FileAttributes *attributes);
 uint64_t must_make(uint64_t dir, const char *name, uint32_t mode);
+/* The file is so long, as `client` is told. */
+void expect_size(uint64_t ino, uint64_t bytes);
 /* Nothing is wrong with what is stored. */
 void check_files(void);
 struct fs *fs_of(void);

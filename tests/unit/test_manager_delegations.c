@@ -52,19 +52,6 @@ static int look(struct fake_client *who, Afar__Request *request)
 	return look_telling(who, request, 0);
 }
 
-static Afar__Request *ask_lookup(uint64_t dir, const char *name)
-{
-	Afar__Request *request = ask_stat(dir);
-	Afar__FileLook *ask = request->files_look->operations[0];
-
-	afar__file_stat__free_unpacked(ask->stat, NULL);
-	ask->lookup = MESSAGE_NEW(afar__file_lookup, Afar__FileLookup);
-	ask->lookup->dir = dir;
-	ask->lookup->name = strdup(name);
-	ask->what_case = AFAR__FILE_LOOK__WHAT_LOOKUP;
-	return request;
-}
-
 static void expect_delegated(struct fake_client *who, Afar__Request *request)
 {
 	int status = look(who, request);
@@ -295,8 +282,7 @@ static void test_one_that_is_ended_after_a_restart(void **state)
 	open_as(&alice, "alice");
 	expect_delegated(&alice, ask_stat(file));
 	restart();
-	assert_int_equal(file_do(&client, ask_claim(0, 0, 0), NULL), 0);
-	assert_int_equal(file_do(&other, ask_claim(0, 0, 0), NULL), 0);
+	claim_nothing();
 	EXPECT(&client, ask_key_revoke("alice"), 0);
 	fixture_pump(&fixture);
 	fixture_send(&fixture, &client, client.next_id++, ask_size(file, 10), &changed);
@@ -341,7 +327,7 @@ static void test_silent_ones_after_a_restart(void **state)
 	for (size_t i = 0; i < 2; i++)
 		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
 	assert_int_equal(client_resume(&fixture, &client), 0);
-	assert_int_equal(file_do(&client, ask_claim(0, 0, 0), NULL), 0);
+	FILE_DO(ask_claim(0, 0, 0), 0);
 	fixture_send(&fixture, &client, client.next_id++, ask_size(file, 10), &changed);
 	fixture_pump(&fixture);
 	assert_null(changed);
@@ -413,7 +399,7 @@ static void test_failed_changes(void **state)
 	EXPECT(&client, ask_remove(ROOT, "f", false), -ENOSPC);
 	fixture.store.fail_at = 0;
 	/* It is still its own, and is asked for. */
-	assert_int_equal(file_do(&other, ask_size(file, 10), NULL), 0);
+	OTHER_DO(ask_size(file, 10), 0);
 	assert_int_equal(fixture.nr_revokes, 1);
 }
 
@@ -682,8 +668,7 @@ static void restart_all(void)
 		believers[i].handle = 0;
 	}
 	restart();
-	assert_int_equal(file_do(&client, ask_claim(0, 0, 0), NULL), 0);
-	assert_int_equal(file_do(&other, ask_claim(0, 0, 0), NULL), 0);
+	claim_nothing();
 }
 
 static void test_at_random(void **state)

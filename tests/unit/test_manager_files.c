@@ -213,11 +213,10 @@ static void test_what_came_with_the_making_goes_if_nobody_has_used_it(void **sta
 		0);
 	file = attributes.ino;
 	assert_int_equal(file_do(&other, ask_file_open(file, 1), &attributes), 0);
-	assert_int_equal(file_do(&other, ask_end(file, 100, attributes.layout), NULL), 0);
+	OTHER_DO(ask_end(file, 100, attributes.layout), 0);
 	FILE_DO(ask_unprepare(file), 0);
 	assert_int_equal(free_units(), all - 1);
-	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
-	assert_int_equal(attributes.size, 100);
+	expect_size(file, 100);
 	expect_allocated(file, FILE_UNIT);
 
 	/* Nor is what another one has asked room for. */
@@ -225,8 +224,8 @@ static void test_what_came_with_the_making_goes_if_nobody_has_used_it(void **sta
 		file_do(&client, ask_make(ROOT, "h", S_IFREG | 0644, 3, FILE_UNIT), &attributes),
 		0);
 	file = attributes.ino;
-	assert_int_equal(file_do(&other, ask_file_open(file, 2), NULL), 0);
-	assert_int_equal(file_do(&other, ask_extend(file, 0, 1), NULL), 0);
+	OTHER_DO(ask_file_open(file, 2), 0);
+	OTHER_DO(ask_extend(file, 0, 1), 0);
 	FILE_DO(ask_unprepare(file), 0);
 	expect_allocated(file, FILE_UNIT);
 	check_files();
@@ -236,7 +235,6 @@ static void test_what_came_with_the_making_goes_if_nobody_has_used_it(void **sta
 static void test_an_end_that_comes_late(void **state)
 {
 	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
-	Afar__FileAttributes attributes;
 
 	(void)state;
 	FILE_DO(ask_file_open(file, 1), 0);
@@ -244,8 +242,7 @@ static void test_an_end_that_comes_late(void **state)
 	FILE_DO(ask_sync_close(file, 9000, 0), 0);
 	FILE_DO(ask_size(file, 100), 0);
 	FILE_DO(ask_sync_close(file, 9000, 1), 0);
-	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
-	assert_int_equal(attributes.size, 100);
+	expect_size(file, 100);
 }
 
 /* Somebody from before a restart has not told what he has open. Whoever waits for that in vain changes nothing. */
@@ -256,7 +253,7 @@ static void test_changes_that_wait_for_claims_in_vain(void **state)
 
 	(void)state;
 	restart();
-	assert_int_equal(file_do(&client, ask_claim(0, 0, 0), NULL), 0);
+	FILE_DO(ask_claim(0, 0, 0), 0);
 	fixture.time_ns = 1000000000;
 	fixture_send(&fixture, &client, client.next_id++, ask_remove(ROOT, "f", false), &removed);
 	fixture_send(&fixture, &client, client.next_id++, ask_file_open(file, 1), &opened);
@@ -266,7 +263,7 @@ static void test_changes_that_wait_for_claims_in_vain(void **state)
 	expect_answer(removed, -EBUSY, "not told yet");
 	expect_answer(opened, -EBUSY, "not told yet");
 	fixture.time_ns = 0;
-	assert_int_equal(file_do(&other, ask_claim(0, 0, 0), NULL), 0);
+	OTHER_DO(ask_claim(0, 0, 0), 0);
 	FILE_DO(ask_remove(ROOT, "f", false), 0);
 }
 
@@ -276,17 +273,16 @@ static void test_another_session_is_not_hurt(void **state)
 	Afar__FileAttributes attributes;
 
 	(void)state;
-	assert_int_equal(file_do(&other, ask_file_open(file, 1), NULL), 0);
+	OTHER_DO(ask_file_open(file, 1), 0);
 	assert_int_equal(file_do(&other, ask_extend(file, 0, 9000), &attributes), 0);
-	assert_int_equal(file_do(&other, ask_end(file, 9000, attributes.layout), NULL), 0);
-	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
-	assert_int_equal(attributes.size, 9000);
+	OTHER_DO(ask_end(file, 9000, attributes.layout), 0);
+	expect_size(file, 9000);
 	FILE_DO(ask_size(file, 10000), 0);
 	assert_int_equal(fixture.nr_recalls, 0);
 	FILE_DO(ask_size(file, 100), 0);
 	assert_int_equal(fixture.nr_recalls, 1);
 	/* What it tells of what it wrote before is too late. */
-	assert_int_equal(file_do(&other, ask_end(file, 9000, attributes.layout), NULL), -ESTALE);
+	OTHER_DO(ask_end(file, 9000, attributes.layout), -ESTALE);
 	FILE_DO(ask_remove(ROOT, "f", false), 0);
 	FILE_DO(ask_stat(file), 0); /* it is open there */
 	client_lose(&fixture, &other);
@@ -302,8 +298,8 @@ static void test_a_session_that_is_stopped(void **state)
 	Afar__Reply *shorter = NULL, *where = NULL;
 
 	(void)state;
-	assert_int_equal(file_do(&other, ask_file_open(file, 1), NULL), 0);
-	assert_int_equal(file_do(&other, ask_extend(file, 0, 9000), NULL), 0);
+	OTHER_DO(ask_file_open(file, 1), 0);
+	OTHER_DO(ask_extend(file, 0, 9000), 0);
 	FILE_DO(ask_size(file, 9000), 0);
 	fixture.are_clients_silent = true;
 	fixture.time_ns = 4000000000U;
@@ -311,8 +307,8 @@ static void test_a_session_that_is_stopped(void **state)
 	fixture_pump(&fixture);
 	fixture_send(&fixture, &client, ++client.next_id, ask_map(file), &where);
 	fixture_pump(&fixture);
-	assert_int_equal(file_do(&other, ask_map(file), NULL), 0);
-	assert_int_equal(file_do(&other, ask_extend(file, 0, 20000), NULL), 0);
+	OTHER_DO(ask_map(file), 0);
+	OTHER_DO(ask_extend(file, 0, 20000), 0);
 	assert_null(shorter);
 	assert_null(where);
 	fixture_advance(&fixture, 3500);
@@ -326,7 +322,7 @@ static void test_a_session_that_is_stopped(void **state)
 	fixture.time_ns = 0;
 	fixture_pump(&fixture);
 	FILE_DO(ask_size(file, 100), 0);
-	assert_int_equal(file_do(&other, ask_file_close(1), NULL), 0);
+	OTHER_DO(ask_file_close(1), 0);
 }
 
 /* Both are asked to give the file up for the other: neither waits for ever. */
@@ -336,8 +332,8 @@ static void test_two_make_it_shorter(void **state)
 	Afar__Reply *one = NULL, *two = NULL;
 
 	(void)state;
-	assert_int_equal(file_do(&other, ask_file_open(file, 1), NULL), 0);
-	assert_int_equal(file_do(&client, ask_file_open(file, 2), NULL), 0);
+	OTHER_DO(ask_file_open(file, 1), 0);
+	FILE_DO(ask_file_open(file, 2), 0);
 	FILE_DO(ask_extend(file, 0, 90000), 0);
 	FILE_DO(ask_size(file, 90000), 0);
 	fixture.are_clients_silent = true;
@@ -366,8 +362,8 @@ static void test_a_recall_ends(void **state)
 	Afar__Reply *shorter = NULL;
 
 	(void)state;
-	assert_int_equal(file_do(&other, ask_file_open(file, 1), NULL), 0);
-	assert_int_equal(file_do(&other, ask_extend(file, 0, 9000), NULL), 0);
+	OTHER_DO(ask_file_open(file, 1), 0);
+	OTHER_DO(ask_extend(file, 0, 9000), 0);
 	FILE_DO(ask_size(file, 9000), 0);
 	fixture.are_clients_silent = true;
 	fixture_send(&fixture, &client, ++client.next_id, ask_size(file, 100), &shorter);
@@ -391,13 +387,13 @@ static void test_given_up_once(void **state)
 	Afar__Reply *reply;
 
 	(void)state;
-	assert_int_equal(file_do(&other, ask_file_open(file, 1), NULL), 0);
+	OTHER_DO(ask_file_open(file, 1), 0);
 	FILE_DO(ask_file_open(file, 1), 0);
 	FILE_DO(ask_extend(file, 0, 90000), 0);
 	FILE_DO(ask_size(file, 90000), 0);
 	FILE_DO(ask_size(file, 50), 0);
 	assert_int_equal(fixture.nr_recalls, 1);
-	assert_int_equal(file_do(&other, ask_extend(file, 0, 90000), NULL), 0);
+	OTHER_DO(ask_extend(file, 0, 90000), 0);
 	both = ask_size(file, 90000);
 	add_operations(both, ask_size(file, 50));
 	reply = must(&client, both);
@@ -413,11 +409,10 @@ static void test_given_up_until_its_end_is_zeroed(void **state)
 	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
 	Afar__Request *first = ask_size(file, 100), *late = ask_size(file, 100);
 	Afar__Request *second = ask_size(file, 100);
-	Afar__FileAttributes attributes;
 	Afar__Reply *where = NULL;
 
 	(void)state;
-	assert_int_equal(file_do(&other, ask_file_open(file, 1), NULL), 0);
+	OTHER_DO(ask_file_open(file, 1), 0);
 	FILE_DO(ask_file_open(file, 1), 0);
 	FILE_DO(ask_extend(file, 0, 9000), 0);
 	FILE_DO(ask_size(file, 9000), 0);
@@ -432,8 +427,7 @@ static void test_given_up_until_its_end_is_zeroed(void **state)
 	fixture_pump(&fixture);
 	assert_null(where);
 	FILE_DO(ask_map(file), 0);
-	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
-	assert_int_equal(attributes.size, 9000);
+	expect_size(file, 9000);
 	change_of(second)->set->is_given_up = true;
 	FILE_DO(second, 0);
 	fixture_pump(&fixture);
@@ -478,7 +472,7 @@ static void test_who_may_tell_and_check(void **state)
 	struct fake_client user;
 
 	(void)state;
-	assert_int_equal(file_do(&other, ask_file_open(file, 1), NULL), 0);
+	OTHER_DO(ask_file_open(file, 1), 0);
 	FILE_DO(ask_end(file, 1U << 30, 0), -EBADF);
 	hold_of(reading)->open->access = R_OK;
 	FILE_DO(reading, 0);
@@ -502,7 +496,7 @@ static void test_one_appends_at_a_time(void **state)
 	(void)state;
 	FILE_DO(ask_append(file), -EBADF);
 	FILE_DO(ask_file_open(file, 1), 0);
-	assert_int_equal(file_do(&other, ask_file_open(file, 1), NULL), 0);
+	OTHER_DO(ask_file_open(file, 1), 0);
 	FILE_DO(ask_append(file), 0);
 	FILE_DO(ask_append(file), 0); /* it came again */
 	fixture_send(&fixture, &other, ++other.next_id, ask_append(file), &waiting);
@@ -520,11 +514,11 @@ static void test_one_appends_at_a_time(void **state)
 	fixture_send(&fixture, &client, ++client.next_id, ask_append(file), &waiting);
 	fixture_pump(&fixture);
 	assert_null(waiting);
-	assert_int_equal(file_do(&other, ask_file_close(1), NULL), 0);
+	OTHER_DO(ask_file_close(1), 0);
 	assert_non_null(waiting);
 	drop(waiting);
 	waiting = NULL;
-	assert_int_equal(file_do(&other, ask_file_open(file, 2), NULL), 0);
+	OTHER_DO(ask_file_open(file, 2), 0);
 	fixture_send(&fixture, &other, ++other.next_id, ask_append(file), &waiting);
 	fixture_pump(&fixture);
 	client_lose(&fixture, &client);
@@ -553,9 +547,9 @@ static void test_closed_before_all_have_claimed(void **state)
 	restart();
 	FILE_DO(ask_claim(6, file, 0), 0);
 	FILE_DO(ask_file_close(6), 0);
-	assert_int_equal(file_do(&other, ask_claim(5, file, 0), NULL), 0);
+	OTHER_DO(ask_claim(5, file, 0), 0);
 	FILE_DO(ask_stat(file), 0);
-	assert_int_equal(file_do(&other, ask_file_close(5), NULL), 0);
+	OTHER_DO(ask_file_close(5), 0);
 	FILE_DO(ask_stat(file), -ESTALE);
 	check_files();
 }
@@ -565,13 +559,12 @@ static void test_an_end_outlives_who_told_of_it(void **state)
 {
 	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
 	Afar__Request *reading = ask_file_open(file, 1);
-	Afar__FileAttributes attributes;
 
 	(void)state;
 	hold_of(reading)->open->access = R_OK;
 	FILE_DO(reading, 0);
-	assert_int_equal(file_do(&other, ask_file_open(file, 1), NULL), 0);
-	assert_int_equal(file_do(&other, ask_end(file, 500, 0), NULL), 0);
+	OTHER_DO(ask_file_open(file, 1), 0);
+	OTHER_DO(ask_end(file, 500, 0), 0);
 	client_lose(&fixture, &other);
 	fixture_advance(&fixture, 10000);
 	fixture_restart(&fixture);
@@ -579,8 +572,7 @@ static void test_an_end_outlives_who_told_of_it(void **state)
 		assert_int_equal(fixture_join(&fixture, i, fixture.servers[i].capacity), 0);
 	assert_int_equal(client_resume(&fixture, &client), 0);
 	FILE_DO(ask_claim(0, 0, 0), 0);
-	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
-	assert_int_equal(attributes.size, 500);
+	expect_size(file, 500);
 }
 
 static void test_claims(void **state)
@@ -603,16 +595,15 @@ static void test_claims(void **state)
 	assert_true(!waiting && !asking);
 	FILE_DO(ask_claim(0, 0, 0), 0);
 	assert_true(!waiting && !asking);
-	assert_int_equal(file_do(&other, ask_claim(5, file, 5000), NULL), 0);
+	OTHER_DO(ask_claim(5, file, 5000), 0);
 	/* An end of another layout is one from before somebody made the file shorter. */
-	assert_int_equal(file_do(&other, ask_claim_of(5, file, 7000, 3), NULL), 0);
+	OTHER_DO(ask_claim_of(5, file, 7000, 3), 0);
 	fixture_pump(&fixture);
 	expect_answer(waiting, 0, NULL);
 	assert_int_equal(asking->file_results->results[0]->attributes->size, 5000);
 	expect_answer(asking, 0, NULL);
-	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
-	assert_int_equal(attributes.size, 5000);
-	assert_int_equal(file_do(&other, ask_file_close(5), NULL), 0);
+	expect_size(file, 5000);
+	OTHER_DO(ask_file_close(5), 0);
 	FILE_DO(ask_stat(file), -ESTALE);
 }
 
@@ -628,22 +619,19 @@ static Afar__Request *ask_commit(uint64_t ino, uint64_t end)
 static void test_a_reader_commits_what_others_told(void **state)
 {
 	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
-	Afar__FileAttributes attributes;
 	Afar__Request *reading = ask_file_open(file, 1);
 
 	(void)state;
 	FILE_DO(ask_file_open(file, 1), 0);
 	FILE_DO(ask_end(file, 500, 0), 0);
-	assert_int_equal(file_do(&other, ask_commit(file, 0), NULL), -EBADF);
+	OTHER_DO(ask_commit(file, 0), -EBADF);
 	hold_of(reading)->open->access = R_OK;
-	assert_int_equal(file_do(&other, reading, NULL), 0);
-	assert_int_equal(file_do(&other, ask_commit(file, 600), NULL), -EBADF);
-	assert_int_equal(file_do(&other, ask_commit(file, 0), NULL), 0);
+	OTHER_DO(reading, 0);
+	OTHER_DO(ask_commit(file, 600), -EBADF);
+	OTHER_DO(ask_commit(file, 0), 0);
 	restart();
-	FILE_DO(ask_claim(0, 0, 0), 0);
-	assert_int_equal(file_do(&other, ask_claim(0, 0, 0), NULL), 0);
-	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
-	assert_int_equal(attributes.size, 500);
+	claim_nothing();
+	expect_size(file, 500);
 }
 
 static void test_nobody_claims(void **state)

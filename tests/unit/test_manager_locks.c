@@ -94,10 +94,10 @@ static void test_ranges_need_access(void **state)
 	hold_of(request)->lock->kind = 2;
 	FILE_DO(request, 0);
 	/* The two kinds know nothing of each other. */
-	assert_int_equal(file_do(&other, ask_lock(1, 1, EXCLUDED, 0, 1, 0), NULL), 0);
+	OTHER_DO(ask_lock(1, 1, EXCLUDED, 0, 1, 0), 0);
 	request = ask_lock(1, 1, SHARED, 5, 5, 0);
 	hold_of(request)->lock->kind = 2;
-	assert_int_equal(file_do(&other, request, NULL), -EAGAIN);
+	OTHER_DO(request, -EAGAIN);
 }
 
 /* Its lock in the way; the caller drops the reply. */
@@ -158,7 +158,7 @@ static void test_no_more_than_so_many(void **state)
 	}
 	FILE_DO(ask_lock(1, 1, SHARED, 5000000, 1, 0), -ENOLCK);
 	FILE_DO(ask_lock(2, 2, SHARED, 0, 1, 0), -ENOLCK);
-	assert_int_equal(file_do(&other, ask_lock(1, 1, SHARED, 0, 1, 0), NULL), 0);
+	OTHER_DO(ask_lock(1, 1, SHARED, 0, 1, 0), 0);
 	/* One range over all of them is one. */
 	FILE_DO(ask_lock(1, 1, SHARED, 0, 0, 0), 0);
 	FILE_DO(ask_lock(2, 2, SHARED, 0, 1, 0), 0);
@@ -184,7 +184,7 @@ static void test_who_came_first_is_first(void **state)
 	(void)state;
 	open_files();
 	FILE_DO(ask_lock(1, 9, EXCLUDED, 0, 10, 0), 0);
-	assert_int_equal(file_do(&other, ask_lock(1, 1, EXCLUDED, 5, 10, 0), NULL), -EAGAIN);
+	OTHER_DO(ask_lock(1, 1, EXCLUDED, 5, 10, 0), -EAGAIN);
 	fixture_advance(&fixture, 100);
 	begin_again(&other, 3, 0, &answers[3]);
 	begin_again(&client, 2, 20, &answers[2]);
@@ -217,7 +217,7 @@ static void test_nobody_overtakes(void **state)
 	expect_result(&unlocked, 0);
 	expect_result(&first, 0);
 	assert_null(second);
-	assert_int_equal(file_do(&other, ask_file_close(1), NULL), 0);
+	OTHER_DO(ask_file_close(1), 0);
 	expect_result(&second, 0);
 }
 
@@ -239,15 +239,15 @@ static void test_waits_end(void **state)
 	begin(&other, request, &waiting);
 	begin(&other, ask_lock(1, 2, SHARED, 5, 10, LONG_MS), &unnumbered);
 	FILE_DO(ask_lock_cancel(7), 0); /* it is another session's */
-	assert_int_equal(file_do(&other, ask_lock_cancel(8), NULL), 0);
-	assert_int_equal(file_do(&other, ask_lock_cancel(0), NULL), 0);
+	OTHER_DO(ask_lock_cancel(8), 0);
+	OTHER_DO(ask_lock_cancel(0), 0);
 	assert_null(waiting);
 	assert_null(unnumbered);
-	assert_int_equal(file_do(&other, ask_lock_cancel(7), NULL), 0);
+	OTHER_DO(ask_lock_cancel(7), 0);
 	expect_result(&waiting, -EAGAIN);
 	/* With the handle's end. */
 	begin(&other, ask_lock(1, 1, SHARED, 5, 10, LONG_MS), &waiting);
-	assert_int_equal(file_do(&other, ask_file_close(1), NULL), 0);
+	OTHER_DO(ask_file_close(1), 0);
 	expect_result(&waiting, -EBADF);
 	expect_result(&unnumbered, -EBADF);
 }
@@ -272,11 +272,11 @@ static void test_a_batch_fails(void **state)
 	fixture.store.fail_at = 0;
 	fixture_advance(&fixture, 2000);
 	assert_null(waiting);
-	assert_int_equal(file_do(&other, ask_lock(1, 1, SHARED, 19, 1, 0), NULL), -EAGAIN);
+	OTHER_DO(ask_lock(1, 1, SHARED, 19, 1, 0), -EAGAIN);
 	FILE_DO(ask_lock(1, 1, 0, 12, 6, 0), 0);
 	expect_result(&waiting, 0);
-	assert_int_equal(file_do(&other, ask_lock(1, 1, SHARED, 19, 1, 0), NULL), -EAGAIN);
-	assert_int_equal(file_do(&other, ask_lock(1, 1, SHARED, 12, 3, 0), NULL), 0);
+	OTHER_DO(ask_lock(1, 1, SHARED, 19, 1, 0), -EAGAIN);
+	OTHER_DO(ask_lock(1, 1, SHARED, 12, 3, 0), 0);
 }
 
 /* One who waits for what that batch has locked is given it. */
@@ -310,14 +310,14 @@ static void test_two_wait_for_each_other(void **state)
 	(void)state;
 	open_files();
 	FILE_DO(ask_lock(1, 1, EXCLUDED, 0, 1, 0), 0);
-	assert_int_equal(file_do(&other, ask_lock(2, 1, EXCLUDED, 0, 1, 0), NULL), 0);
+	OTHER_DO(ask_lock(2, 1, EXCLUDED, 0, 1, 0), 0);
 	begin(&client, ask_lock(2, 1, SHARED, 0, 1, LONG_MS), &waiting);
 	assert_null(waiting);
 	/* Another owner of that session may wait. */
-	assert_int_equal(file_do(&other, ask_lock(1, 1, EXCLUDED, 0, 1, 0), NULL), -EAGAIN);
-	assert_int_equal(file_do(&other, ask_lock(1, 1, EXCLUDED, 0, 1, LONG_MS), NULL), -EDEADLK);
+	OTHER_DO(ask_lock(1, 1, EXCLUDED, 0, 1, 0), -EAGAIN);
+	OTHER_DO(ask_lock(1, 1, EXCLUDED, 0, 1, LONG_MS), -EDEADLK);
 	assert_null(waiting);
-	assert_int_equal(file_do(&other, ask_lock(2, 1, 0, 0, 1, 0), NULL), 0);
+	OTHER_DO(ask_lock(2, 1, 0, 0, 1, 0), 0);
 	expect_result(&waiting, 0);
 }
 
@@ -339,9 +339,9 @@ static void test_many_wait_for_each_other(void **state)
 	}
 	begin(&client, ask_lock(1, 100, EXCLUDED, 0, 1, LONG_MS), &outside);
 	assert_null(outside);
-	assert_int_equal(file_do(&other, ask_lock(1, 4, EXCLUDED, 0, 1, LONG_MS), NULL), -EDEADLK);
+	OTHER_DO(ask_lock(1, 4, EXCLUDED, 0, 1, LONG_MS), -EDEADLK);
 	/* Unwinds it. */
-	assert_int_equal(file_do(&other, ask_lock(1, 4, 0, 0, 0, 0), NULL), 0);
+	OTHER_DO(ask_lock(1, 4, 0, 0, 0, 0), 0);
 	for (unsigned i = 4; i > 0; i--) {
 		uint64_t owner = i - 1;
 
@@ -365,11 +365,11 @@ static void test_closing_unlocks(void **state)
 	FILE_DO(ask_lock(3, 1, EXCLUDED, 4, 2, 0), 0);
 	FILE_DO(ask_file_close(1), 0);
 	/* What was locked through the other handle stays. */
-	assert_int_equal(file_do(&other, ask_lock(1, 1, EXCLUDED, 0, 4, 0), NULL), 0);
-	assert_int_equal(file_do(&other, ask_lock(1, 1, EXCLUDED, 6, 4, 0), NULL), 0);
-	assert_int_equal(file_do(&other, ask_lock(1, 1, EXCLUDED, 4, 1, 0), NULL), -EAGAIN);
+	OTHER_DO(ask_lock(1, 1, EXCLUDED, 0, 4, 0), 0);
+	OTHER_DO(ask_lock(1, 1, EXCLUDED, 6, 4, 0), 0);
+	OTHER_DO(ask_lock(1, 1, EXCLUDED, 4, 1, 0), -EAGAIN);
 	FILE_DO(ask_sync_close(one_file, 0, 3), 0);
-	assert_int_equal(file_do(&other, ask_lock(1, 1, EXCLUDED, 0, 10, 0), NULL), 0);
+	OTHER_DO(ask_lock(1, 1, EXCLUDED, 0, 10, 0), 0);
 }
 
 /* While a server has not answered, what a session that ended has posted may land there. */
@@ -386,7 +386,7 @@ static void test_locks_go_on_at_the_fence(void **state)
 	fixture_advance(&fixture, 2 * FIXTURE_LEASE_MS);
 	assert_null(state_session(fixture.core->state, client.session)->live);
 	assert_null(waiting);
-	assert_int_equal(file_do(&other, ask_lock(1, 1, SHARED, 0, 1, 0), NULL), -EAGAIN);
+	OTHER_DO(ask_lock(1, 1, SHARED, 0, 1, 0), -EAGAIN);
 	fixture.servers[0].is_silent = false;
 	fixture_pump(&fixture);
 	expect_result(&waiting, 0);
@@ -437,7 +437,7 @@ static void test_locks_are_claimed(void **state)
 	(void)state;
 	open_files();
 	FILE_DO(ask_lock(1, 1, SHARED, 0, 10, 0), 0);
-	assert_int_equal(file_do(&other, ask_lock(1, 1, SHARED, 5, 10, 0), NULL), 0);
+	OTHER_DO(ask_lock(1, 1, SHARED, 5, 10, 0), 0);
 	restart();
 	FILE_DO(ask_claim_both(true), 0);
 	/* The other one may have it. */
@@ -449,7 +449,7 @@ static void test_locks_are_claimed(void **state)
 	claim = ask_claim_both(true);
 	claim_lock(claim, 1, 1, SHARED, 5, 10);
 	claim_lock(claim, 99, 1, SHARED, 5, 10); /* a file that has ended */
-	assert_int_equal(file_do(&other, claim, NULL), 0);
+	OTHER_DO(claim, 0);
 	expect_result(&waiting, -EAGAIN);
 	assert_non_null(looking);
 	assert_int_equal(looking->file_results->results[0]->lock->mode, SHARED);
@@ -458,7 +458,7 @@ static void test_locks_are_claimed(void **state)
 	/* A claim that comes late, of what another one has by now, is passed over. */
 	claim = ask_claim_both(false);
 	claim_lock(claim, 1, 1, SHARED, 4, 2);
-	assert_int_equal(file_do(&other, claim, NULL), 0);
+	OTHER_DO(claim, 0);
 	FILE_DO(ask_lock(1, 2, SHARED, 4, 1, 0), -EAGAIN);
 	FILE_DO(ask_lock(1, 1, 0, 4, 1, 0), 0);
 	FILE_DO(ask_lock(1, 2, EXCLUDED, 4, 1, 0), 0);
@@ -471,7 +471,7 @@ static void test_nobody_claims_a_lock(void **state)
 
 	(void)state;
 	open_files();
-	assert_int_equal(file_do(&other, ask_lock(1, 1, EXCLUDED, 5, 10, 0), NULL), 0);
+	OTHER_DO(ask_lock(1, 1, EXCLUDED, 5, 10, 0), 0);
 	restart();
 	FILE_DO(ask_claim_both(true), 0);
 	/* A caller that does not wait so long is told before its time is over. */
