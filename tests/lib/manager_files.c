@@ -464,6 +464,14 @@ int file_do(struct fake_client *who, Afar__Request *request, Afar__FileAttribute
 	return status;
 }
 
+void expect_file_case(const char *what, struct fake_client *who, Afar__Request *request, int status)
+{
+	int is = file_do(who, request, NULL);
+
+	if (is != status)
+		fail_msg("%s: %d, and not %d", what, is, status);
+}
+
 uint64_t must_make(uint64_t dir, const char *name, uint32_t mode)
 {
 	Afar__FileAttributes attributes;

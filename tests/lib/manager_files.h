@@ -72,6 +72,9 @@ void claim_nothing(void);
 /* Asks; returns the status of its one result. The call as a whole may fail, too. `attributes` may be
  * NULL. */
 int file_do(struct fake_client *who, Afar__Request *request, Afar__FileAttributes *attributes);
+/* The same of a row in a table of cases: a failure names it. */
+void expect_file_case(const char *what, struct fake_client *who, Afar__Request *request,
+		      int status);
 uint64_t must_make(uint64_t dir, const char *name, uint32_t mode);
 /* The file is so long, as `client` is told. */
 void expect_size(uint64_t ino, uint64_t bytes);

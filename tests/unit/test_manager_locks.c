@@ -18,17 +18,19 @@
 
 static uint64_t one_file, other_file; /* both sessions have them open as 1 and 2 */
 
-static void open_files(void)
+static int locks_begin(void **state)
 {
+	files_begin(state);
 	one_file = must_make(ROOT, "one", S_IFREG | 0644);
 	other_file = must_make(ROOT, "other", S_IFREG | 0644);
-	for (unsigned i = 0; i < 2; i++) {
-		struct fake_client *who = i == 0 ? &client : &other;
-
-		assert_int_equal(file_do(who, ask_file_open(one_file, 1), NULL), 0);
-		assert_int_equal(file_do(who, ask_file_open(other_file, 2), NULL), 0);
-	}
+	FILE_DO(ask_file_open(one_file, 1), 0);
+	FILE_DO(ask_file_open(other_file, 2), 0);
+	OTHER_DO(ask_file_open(one_file, 1), 0);
+	OTHER_DO(ask_file_open(other_file, 2), 0);
+	return 0;
 }
+
+#define LOCKS_TEST(name) cmocka_unit_test_setup_teardown(name, locks_begin, files_end)
 
 /* Sends it; the answer comes when the lock is free. */
 static void begin(struct fake_client *who, Afar__Request *request, Afar__Reply **answer)
@@ -49,55 +51,64 @@ static void expect_result(Afar__Reply **answer, int status)
 
 /* ---- What is asked */
 
-static void test_what_is_refused(void **state)
+#define READER 3U /* handles of `client` that may only read, or write */
+#define WRITER 4U
+#define WHOLE  2U /* the kind; the two kinds know nothing of each other */
+
+/* One after the other, and none waits. */
+static const struct {
+	const char *what;
+	struct fake_client *who;
+	uint64_t handle, owner;
+	uint32_t mode;
+	uint64_t start, length;
+	int status;
+	uint32_t kind; /* 0: a range */
+} asks[] = {
+	{"no such handle", &client, 9, 1, SHARED, 0, 1, -EBADF},
+	{"no such mode", &client, 1, 1, 3, 0, 1, -EINVAL},
+	{"no such kind", &client, 1, 1, SHARED, 0, 1, -EINVAL, .kind = 3},
+	{"up to behind the last byte", &client, 1, 1, SHARED, INT64_MAX, 2, -EINVAL},
+	{"behind the last byte", &client, 1, 1, SHARED, UINT64_MAX, 1, -EINVAL},
+	{"too long", &client, 1, 1, SHARED, 1, UINT64_MAX, -EINVAL},
+	{"the last byte", &client, 1, 1, SHARED, INT64_MAX, 1, 0},
+	{"from there to the end", &client, 1, 1, SHARED, INT64_MAX, 0, 0},
+	{"a reader shares", &client, READER, 1, SHARED, 0, 1, 0},
+	{"a reader excludes", &client, READER, 1, EXCLUDED, 0, 1, -EBADF},
+	{"a writer excludes", &client, WRITER, 2, EXCLUDED, 1, 1, 0},
+	{"a writer shares", &client, WRITER, 2, SHARED, 0, 1, -EBADF},
+	{"a reader unlocks", &client, READER, 1, 0, 0, 0, 0},
+	{"a reader excludes of a whole file", &client, READER, 1, EXCLUDED, 0, 0, 0, WHOLE},
+	{"a range beside that", &other, 1, 1, EXCLUDED, 0, 1, 0},
+	{"the whole file beside that", &other, 1, 1, SHARED, 5, 5, -EAGAIN, WHOLE},
+};
+
+static void open_one(uint64_t handle, uint32_t access)
 {
-	Afar__Request *request;
+	Afar__Request *request = ask_file_open(one_file, handle);
+
+	hold_of(request)->open->access = access;
+	FILE_DO(request, 0);
+}
+
+static void test_what_is_asked(void **state)
+{
+	Afar__Request *request = ask_lock_look(1, 1, SHARED, 0, 1);
 
 	(void)state;
-	open_files();
-	FILE_DO(ask_lock(9, 1, SHARED, 0, 1, 0), -EBADF);
-	FILE_DO(ask_lock(1, 1, 3, 0, 1, 0), -EINVAL);
-	FILE_DO(ask_lock(1, 1, SHARED, INT64_MAX, 2, 0), -EINVAL);
-	FILE_DO(ask_lock(1, 1, SHARED, UINT64_MAX, 1, 0), -EINVAL);
-	FILE_DO(ask_lock(1, 1, SHARED, 1, UINT64_MAX, 0), -EINVAL);
-	request = ask_lock(1, 1, SHARED, 0, 1, 0);
-	hold_of(request)->lock->kind = 3;
-	FILE_DO(request, -EINVAL);
-	request = ask_lock_look(1, 1, SHARED, 0, 1);
+	open_one(READER, R_OK);
+	open_one(WRITER, W_OK);
+	for (size_t i = 0; i < sizeof(asks) / sizeof(asks[0]); i++) {
+		Afar__Request *ask = ask_lock(asks[i].handle, asks[i].owner, asks[i].mode,
+					      asks[i].start, asks[i].length, 0);
+
+		if (asks[i].kind != 0)
+			hold_of(ask)->lock->kind = asks[i].kind;
+		expect_file_case(asks[i].what, asks[i].who, ask, asks[i].status);
+	}
 	afar__file_lock__free_unpacked(hold_of(request)->lock_look->lock, NULL);
 	hold_of(request)->lock_look->lock = NULL;
 	FILE_DO(request, -EINVAL);
-	/* The last byte that there can be. */
-	FILE_DO(ask_lock(1, 1, SHARED, INT64_MAX, 1, 0), 0);
-	FILE_DO(ask_lock(1, 1, SHARED, INT64_MAX, 0, 0), 0);
-}
-
-static void test_ranges_need_access(void **state)
-{
-	Afar__Request *request;
-
-	(void)state;
-	open_files();
-	request = ask_file_open(one_file, 3);
-	hold_of(request)->open->access = R_OK;
-	FILE_DO(request, 0);
-	request = ask_file_open(one_file, 4);
-	hold_of(request)->open->access = W_OK;
-	FILE_DO(request, 0);
-	FILE_DO(ask_lock(3, 1, SHARED, 0, 1, 0), 0);
-	FILE_DO(ask_lock(3, 1, EXCLUDED, 0, 1, 0), -EBADF);
-	FILE_DO(ask_lock(4, 2, EXCLUDED, 1, 1, 0), 0);
-	FILE_DO(ask_lock(4, 2, SHARED, 0, 1, 0), -EBADF);
-	FILE_DO(ask_lock(3, 1, 0, 0, 0, 0), 0);
-	/* Of whole files anybody may have any. */
-	request = ask_lock(3, 1, EXCLUDED, 0, 0, 0);
-	hold_of(request)->lock->kind = 2;
-	FILE_DO(request, 0);
-	/* The two kinds know nothing of each other. */
-	OTHER_DO(ask_lock(1, 1, EXCLUDED, 0, 1, 0), 0);
-	request = ask_lock(1, 1, SHARED, 5, 5, 0);
-	hold_of(request)->lock->kind = 2;
-	OTHER_DO(request, -EAGAIN);
 }
 
 /* Its lock in the way; the caller drops the reply. */
@@ -116,7 +127,6 @@ static void test_who_is_in_the_way(void **state)
 	Afar__Reply *reply;
 
 	(void)state;
-	open_files();
 	FILE_DO(ask_lock(1, 77, SHARED, 100, 50, 0), 0);
 	lock = look(&other, ask_lock_look(1, 5, SHARED, 0, 0), &reply);
 	assert_int_equal(lock->mode, 0);
@@ -141,7 +151,6 @@ static void test_no_more_than_so_many(void **state)
 	const unsigned max = 16384;
 
 	(void)state;
-	open_files();
 	for (unsigned i = 0; i < max; i += 256) {
 		Afar__Request *request = ask_lock(1, 1, SHARED, UINT64_C(2) * i, 1, 0);
 		Afar__FilesHold *hold = request->files_hold;
@@ -182,7 +191,6 @@ static void test_who_came_first_is_first(void **state)
 	Afar__Reply *answers[4];
 
 	(void)state;
-	open_files();
 	FILE_DO(ask_lock(1, 9, EXCLUDED, 0, 10, 0), 0);
 	OTHER_DO(ask_lock(1, 1, EXCLUDED, 5, 10, 0), -EAGAIN);
 	fixture_advance(&fixture, 100);
@@ -206,7 +214,6 @@ static void test_nobody_overtakes(void **state)
 	Afar__Reply *first, *unlocked = NULL, *second = NULL;
 
 	(void)state;
-	open_files();
 	FILE_DO(ask_lock(1, 1, EXCLUDED, 0, 10, 0), 0);
 	begin(&other, ask_lock(1, 1, EXCLUDED, 0, 10, LONG_MS), &first);
 	fixture_advance(&fixture, 10);
@@ -227,7 +234,6 @@ static void test_waits_end(void **state)
 	Afar__Request *request;
 
 	(void)state;
-	open_files();
 	FILE_DO(ask_lock(1, 1, EXCLUDED, 0, 10, 0), 0);
 	begin(&other, ask_lock(1, 1, SHARED, 5, 10, 1000), &waiting);
 	fixture_advance(&fixture, 999);
@@ -258,7 +264,6 @@ static void test_a_batch_fails(void **state)
 	Afar__Reply *unlocked = NULL, *made = NULL, *waiting;
 
 	(void)state;
-	open_files();
 	FILE_DO(ask_lock(1, 1, EXCLUDED, 10, 10, 0), 0);
 	begin(&other, ask_lock(1, 1, EXCLUDED, 15, 1, LONG_MS), &waiting);
 	fixture.store.fail_at = 1;
@@ -285,7 +290,6 @@ static void test_a_batch_that_locks_fails(void **state)
 	Afar__Reply *locked = NULL, *waiting = NULL, *made = NULL;
 
 	(void)state;
-	open_files();
 	fixture.store.fail_at = 1;
 	fixture.store.failure = -ENOSPC;
 	fixture_send(&fixture, &client, ++client.next_id, ask_lock(1, 1, EXCLUDED, 0, 10, 0),
@@ -308,7 +312,6 @@ static void test_two_wait_for_each_other(void **state)
 	Afar__Reply *waiting;
 
 	(void)state;
-	open_files();
 	FILE_DO(ask_lock(1, 1, EXCLUDED, 0, 1, 0), 0);
 	OTHER_DO(ask_lock(2, 1, EXCLUDED, 0, 1, 0), 0);
 	begin(&client, ask_lock(2, 1, SHARED, 0, 1, LONG_MS), &waiting);
@@ -327,7 +330,6 @@ static void test_many_wait_for_each_other(void **state)
 	Afar__Reply *waiting[5] = {0}, *outside;
 
 	(void)state;
-	open_files();
 	for (uint64_t i = 0; i < 5; i++)
 		assert_int_equal(file_do(i % 2 ? &client : &other,
 					 ask_lock(1 + i % 2, i, EXCLUDED, i, 1, 0), NULL),
@@ -359,7 +361,6 @@ static void test_many_wait_for_each_other(void **state)
 static void test_closing_unlocks(void **state)
 {
 	(void)state;
-	open_files();
 	FILE_DO(ask_file_open(one_file, 3), 0);
 	FILE_DO(ask_lock(1, 1, EXCLUDED, 0, 10, 0), 0);
 	FILE_DO(ask_lock(3, 1, EXCLUDED, 4, 2, 0), 0);
@@ -378,7 +379,6 @@ static void test_locks_go_on_at_the_fence(void **state)
 	Afar__Reply *waiting;
 
 	(void)state;
-	open_files();
 	FILE_DO(ask_lock(1, 1, EXCLUDED, 0, 10, 0), 0);
 	begin(&other, ask_lock(1, 1, EXCLUDED, 5, 10, LONG_MS), &waiting);
 	fixture.servers[0].is_silent = true;
@@ -400,7 +400,6 @@ static void test_a_wait_ends_with_its_session(void **state)
 	Afar__Reply *waiting;
 
 	(void)state;
-	open_files();
 	FILE_DO(ask_lock(1, 1, EXCLUDED, 0, 10, 0), 0);
 	begin(&other, ask_lock(1, 1, EXCLUDED, 5, 10, LONG_MS), &waiting);
 	/* One of a connection that was lost is nobody's any more; its caller asks again. */
@@ -435,7 +434,6 @@ static void test_locks_are_claimed(void **state)
 	Afar__Request *claim;
 
 	(void)state;
-	open_files();
 	FILE_DO(ask_lock(1, 1, SHARED, 0, 10, 0), 0);
 	OTHER_DO(ask_lock(1, 1, SHARED, 5, 10, 0), 0);
 	restart();
@@ -470,7 +468,6 @@ static void test_nobody_claims_a_lock(void **state)
 	Afar__Reply *waiting;
 
 	(void)state;
-	open_files();
 	OTHER_DO(ask_lock(1, 1, EXCLUDED, 5, 10, 0), 0);
 	restart();
 	FILE_DO(ask_claim_both(true), 0);
@@ -623,22 +620,21 @@ static void test_ranges_at_random(void **state)
 TEST_GROUP(manager_locks)
 {
 	const struct CMUnitTest tests[] = {
-		FILES_TEST(test_what_is_refused),
-		FILES_TEST(test_ranges_need_access),
-		FILES_TEST(test_who_is_in_the_way),
-		FILES_TEST(test_no_more_than_so_many),
-		FILES_TEST(test_who_came_first_is_first),
-		FILES_TEST(test_nobody_overtakes),
-		FILES_TEST(test_waits_end),
-		FILES_TEST(test_a_batch_fails),
-		FILES_TEST(test_a_batch_that_locks_fails),
-		FILES_TEST(test_two_wait_for_each_other),
-		FILES_TEST(test_many_wait_for_each_other),
-		FILES_TEST(test_closing_unlocks),
-		FILES_TEST(test_locks_go_on_at_the_fence),
-		FILES_TEST(test_a_wait_ends_with_its_session),
-		FILES_TEST(test_locks_are_claimed),
-		FILES_TEST(test_nobody_claims_a_lock),
+		LOCKS_TEST(test_what_is_asked),
+		LOCKS_TEST(test_who_is_in_the_way),
+		LOCKS_TEST(test_no_more_than_so_many),
+		LOCKS_TEST(test_who_came_first_is_first),
+		LOCKS_TEST(test_nobody_overtakes),
+		LOCKS_TEST(test_waits_end),
+		LOCKS_TEST(test_a_batch_fails),
+		LOCKS_TEST(test_a_batch_that_locks_fails),
+		LOCKS_TEST(test_two_wait_for_each_other),
+		LOCKS_TEST(test_many_wait_for_each_other),
+		LOCKS_TEST(test_closing_unlocks),
+		LOCKS_TEST(test_locks_go_on_at_the_fence),
+		LOCKS_TEST(test_a_wait_ends_with_its_session),
+		LOCKS_TEST(test_locks_are_claimed),
+		LOCKS_TEST(test_nobody_claims_a_lock),
 		FILES_TEST(test_ranges_at_random),
 	};
 
