@@ -63,10 +63,35 @@ static void expect_delegated(struct fake_client *who, Afar__Request *request)
 
 /* ---- One by one */
 
+static uint64_t file;	     /* "f", which there is when each test begins */
+static Afar__Reply *changed; /* the answer to the last send_size() */
+
+static int delegations_begin(void **state)
+{
+	files_begin(state);
+	file = must_make(ROOT, "f", S_IFREG | 0644);
+	return 0;
+}
+
+#define DELEGATIONS_TEST(name) cmocka_unit_test_setup_teardown(name, delegations_begin, files_end)
+
+/* The client changes the file. Its answer may have to wait. */
+static void send_size(uint64_t bytes)
+{
+	fixture_send(&fixture, &client, client.next_id++, ask_size(file, bytes), &changed);
+	fixture_pump(&fixture);
+}
+
+static void expect_changed_when_it_has_run_out(void)
+{
+	fixture_advance(&fixture, DELEGATION_KEPT_MS - 1);
+	assert_null(changed);
+	fixture_advance(&fixture, 1);
+	expect_answer(changed, 0, NULL);
+}
+
 static void test_dropped_before_a_change(void **state)
 {
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
-
 	(void)state;
 	expect_delegated(&other, ask_lookup(ROOT, "f"));
 	expect_delegated(&other, ask_lookup(ROOT, "g"));
@@ -107,8 +132,6 @@ static void test_all_that_a_rename_changes(void **state)
 
 static void test_a_link_and_its_file(void **state)
 {
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
-
 	(void)state;
 	expect_delegated(&other, ask_stat(file));
 	expect_delegated(&other, ask_stat(ROOT));
@@ -119,8 +142,6 @@ static void test_a_link_and_its_file(void **state)
 /* Who writes tells of it without asking. */
 static void test_opening_to_write(void **state)
 {
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
-
 	(void)state;
 	expect_delegated(&other, ask_stat(file));
 	FILE_DO(ask_file_open(file, 1), 0);
@@ -137,15 +158,13 @@ static void test_opening_to_write(void **state)
 /* The change waits until it has run out, and then goes on. */
 static void test_one_that_does_not_answer(void **state)
 {
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644), number;
-	Afar__Reply *changed = NULL;
+	uint64_t number;
 
 	(void)state;
 	expect_delegated(&other, ask_stat(file));
 	number = last_number;
 	fixture.are_clients_silent = true;
-	fixture_send(&fixture, &client, client.next_id++, ask_size(file, 10), &changed);
-	fixture_pump(&fixture);
+	send_size(10);
 	/* Its answer, when it comes, is about all that it was told before. */
 	assert_int_equal(look(&other, ask_stat(file)), 0);
 	assert_false(is_delegated);
@@ -166,29 +185,20 @@ static void test_one_that_does_not_answer(void **state)
 /* Its connection is lost: it may go on with what it has until that has run out. */
 static void test_one_that_is_away(void **state)
 {
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
-	Afar__Reply *changed = NULL;
-
 	(void)state;
 	expect_delegated(&other, ask_stat(file));
 	client_lose(&fixture, &other);
-	fixture_send(&fixture, &client, client.next_id++, ask_size(file, 10), &changed);
-	fixture_advance(&fixture, DELEGATION_KEPT_MS - 1);
-	assert_null(changed);
-	fixture_advance(&fixture, 1);
-	expect_answer(changed, 0, NULL);
+	send_size(10);
+	expect_changed_when_it_has_run_out();
 }
 
 /* It is back, and is asked then. */
 static void test_one_that_comes_back(void **state)
 {
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
-	Afar__Reply *changed = NULL;
-
 	(void)state;
 	expect_delegated(&other, ask_stat(file));
 	client_lose(&fixture, &other);
-	fixture_send(&fixture, &client, client.next_id++, ask_size(file, 10), &changed);
+	send_size(10);
 	fixture_advance(&fixture, 1);
 	assert_null(changed);
 	assert_int_equal(client_resume(&fixture, &other), 0);
@@ -200,14 +210,10 @@ static void test_one_that_comes_back(void **state)
 /* It was asked, and did not get to answering. */
 static void test_one_that_is_asked_again(void **state)
 {
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
-	Afar__Reply *changed = NULL;
-
 	(void)state;
 	expect_delegated(&other, ask_stat(file));
 	fixture.are_clients_silent = true;
-	fixture_send(&fixture, &client, client.next_id++, ask_size(file, 10), &changed);
-	fixture_pump(&fixture);
+	send_size(10);
 	client_lose(&fixture, &other);
 	fixture.are_clients_silent = false;
 	assert_int_equal(client_resume(&fixture, &other), 0);
@@ -219,14 +225,10 @@ static void test_one_that_is_asked_again(void **state)
 /* Its answer over the connection of before comes when it has the inode again: that is about the time before. */
 static void test_one_that_answers_late(void **state)
 {
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
-	Afar__Reply *changed = NULL;
-
 	(void)state;
 	expect_delegated(&other, ask_stat(file));
 	fixture.silent_peer = other.peer;
-	fixture_send(&fixture, &client, client.next_id++, ask_size(file, 10), &changed);
-	fixture_pump(&fixture);
+	send_size(10);
 	assert_null(changed);
 	assert_int_equal(client_resume(&fixture, &other), 0);
 	fixture_pump(&fixture);
@@ -234,8 +236,7 @@ static void test_one_that_answers_late(void **state)
 	fixture_advance(&fixture, DELEGATION_KEPT_MS / 2);
 	expect_delegated(&other, ask_stat(file));
 	fixture.silent_peer = other.peer;
-	fixture_send(&fixture, &client, client.next_id++, ask_size(file, 20), &changed);
-	fixture_pump(&fixture);
+	send_size(20);
 	assert_int_equal(fixture.nr_revokes, 2); /* the late answer was one */
 	assert_null(changed);
 	fixture.silent_peer = NULL;
@@ -255,28 +256,22 @@ static void open_as(struct fake_client *who, const char *name)
 /* Its session is ended, which it may not have heard of. */
 static void test_one_that_is_ended(void **state)
 {
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
 	struct fake_client alice = {0};
-	Afar__Reply *changed = NULL;
 
 	(void)state;
 	open_as(&alice, "alice");
 	expect_delegated(&alice, ask_stat(file));
 	EXPECT(&client, ask_key_revoke("alice"), 0);
 	fixture_pump(&fixture);
-	fixture_send(&fixture, &client, client.next_id++, ask_size(file, 10), &changed);
-	fixture_advance(&fixture, DELEGATION_KEPT_MS - 1);
-	assert_null(changed);
-	fixture_advance(&fixture, 1);
-	expect_answer(changed, 0, NULL);
+	send_size(10);
+	expect_changed_when_it_has_run_out();
 }
 
 /* The same, by a manager that has just started, and does not know what the one before has delegated. */
 static void test_one_that_is_ended_after_a_restart(void **state)
 {
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
 	struct fake_client alice = {0};
-	Afar__Reply *changed = NULL, *opened = NULL;
+	Afar__Reply *opened = NULL;
 
 	(void)state;
 	open_as(&alice, "alice");
@@ -285,7 +280,7 @@ static void test_one_that_is_ended_after_a_restart(void **state)
 	claim_nothing();
 	EXPECT(&client, ask_key_revoke("alice"), 0);
 	fixture_pump(&fixture);
-	fixture_send(&fixture, &client, client.next_id++, ask_size(file, 10), &changed);
+	send_size(10);
 	fixture_send(&fixture, &other, other.next_id++, ask_file_open(file, 1), &opened);
 	fixture_advance(&fixture, DELEGATION_KEPT_MS - 1);
 	assert_true(!changed && !opened);
@@ -297,7 +292,6 @@ static void test_one_that_is_ended_after_a_restart(void **state)
 /* What is delegated is not forgotten, however many others are used. */
 static void test_more_inodes_than_are_kept(void **state)
 {
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
 	char name[16];
 
 	(void)state;
@@ -317,8 +311,7 @@ static void test_more_inodes_than_are_kept(void **state)
 /* The manager of before may have delegated anything to a session that never says a word. */
 static void test_silent_ones_after_a_restart(void **state)
 {
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
-	Afar__Reply *changed = NULL, *asked = NULL;
+	Afar__Reply *asked = NULL;
 	Afar__Request *request = ask_stat(file);
 
 	(void)state;
@@ -328,8 +321,7 @@ static void test_silent_ones_after_a_restart(void **state)
 		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
 	assert_int_equal(client_resume(&fixture, &client), 0);
 	FILE_DO(ask_claim(0, 0, 0), 0);
-	fixture_send(&fixture, &client, client.next_id++, ask_size(file, 10), &changed);
-	fixture_pump(&fixture);
+	send_size(10);
 	assert_null(changed);
 	/* The manager answers a question whose time is over before all have claimed, and delegates nothing with that. */
 	request->files_look->wants_delegation = true;
@@ -348,7 +340,7 @@ static void test_silent_ones_after_a_restart(void **state)
 /* A session that says that it has dropped all begins anew. */
 static void test_dropping_all(void **state)
 {
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644), number;
+	uint64_t number;
 
 	(void)state;
 	expect_delegated(&other, ask_stat(file));
@@ -367,7 +359,6 @@ static void test_dropping_all(void **state)
 /* It has closed the file system. */
 static void test_leaving(void **state)
 {
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
 	Afar__RegionInfo *info;
 	Afar__Reply *reply;
 
@@ -389,8 +380,6 @@ static void test_leaving(void **state)
 /* A commit that fails changes nothing of what others were told. */
 static void test_failed_changes(void **state)
 {
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
-
 	(void)state;
 	expect_delegated(&client, ask_stat(file));
 	expect_delegated(&client, ask_lookup(ROOT, "f"));
@@ -406,7 +395,6 @@ static void test_failed_changes(void **state)
 static void test_more_sessions_than_masks_have_bits(void **state)
 {
 	static struct fake_client many[70];
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
 	unsigned nr = 0;
 
 	(void)state;
@@ -499,17 +487,17 @@ static void believe_name(struct believer *believer, uint64_t dir, const char *na
 
 static void check_inode(const struct believed_inode *inode)
 {
-	struct file *file;
+	struct file *is;
 	uint64_t size;
 
 	if (!inode->is_known)
 		return;
-	assert_int_equal(file_get(fs_of(), inode->ino, &file), 0);
-	size = inode_is_directory(file->inode) ? FILE_UNIT : file->inode->size;
-	assert_int_equal(inode->change, file->inode->change);
+	assert_int_equal(file_get(fs_of(), inode->ino, &is), 0);
+	size = inode_is_directory(is->inode) ? FILE_UNIT : is->inode->size;
+	assert_int_equal(inode->change, is->inode->change);
 	assert_int_equal(inode->size, size);
-	assert_int_equal(inode->nlink, file->inode->nlink);
-	assert_int_equal(inode->mode, file->inode->mode);
+	assert_int_equal(inode->nlink, is->inode->nlink);
+	assert_int_equal(inode->mode, is->inode->mode);
 	nr_checked++;
 }
 
@@ -703,23 +691,23 @@ static void test_at_random(void **state)
 TEST_GROUP(manager_delegations)
 {
 	const struct CMUnitTest tests[] = {
-		FILES_TEST(test_dropped_before_a_change),
-		FILES_TEST(test_all_that_a_rename_changes),
-		FILES_TEST(test_a_link_and_its_file),
-		FILES_TEST(test_opening_to_write),
-		FILES_TEST(test_one_that_does_not_answer),
-		FILES_TEST(test_one_that_is_away),
-		FILES_TEST(test_one_that_comes_back),
-		FILES_TEST(test_one_that_is_asked_again),
-		FILES_TEST(test_one_that_answers_late),
-		FILES_TEST(test_one_that_is_ended),
-		FILES_TEST(test_one_that_is_ended_after_a_restart),
-		FILES_TEST(test_more_inodes_than_are_kept),
-		FILES_TEST(test_silent_ones_after_a_restart),
-		FILES_TEST(test_dropping_all),
-		FILES_TEST(test_leaving),
-		FILES_TEST(test_failed_changes),
-		FILES_TEST(test_more_sessions_than_masks_have_bits),
+		DELEGATIONS_TEST(test_dropped_before_a_change),
+		DELEGATIONS_TEST(test_all_that_a_rename_changes),
+		DELEGATIONS_TEST(test_a_link_and_its_file),
+		DELEGATIONS_TEST(test_opening_to_write),
+		DELEGATIONS_TEST(test_one_that_does_not_answer),
+		DELEGATIONS_TEST(test_one_that_is_away),
+		DELEGATIONS_TEST(test_one_that_comes_back),
+		DELEGATIONS_TEST(test_one_that_is_asked_again),
+		DELEGATIONS_TEST(test_one_that_answers_late),
+		DELEGATIONS_TEST(test_one_that_is_ended),
+		DELEGATIONS_TEST(test_one_that_is_ended_after_a_restart),
+		DELEGATIONS_TEST(test_more_inodes_than_are_kept),
+		DELEGATIONS_TEST(test_silent_ones_after_a_restart),
+		DELEGATIONS_TEST(test_dropping_all),
+		DELEGATIONS_TEST(test_leaving),
+		DELEGATIONS_TEST(test_failed_changes),
+		DELEGATIONS_TEST(test_more_sessions_than_masks_have_bits),
 		FILES_TEST(test_at_random),
 	};
 
