@@ -38,21 +38,19 @@ struct namespace *ns_of(uint64_t number)
 	return state_namespace(fixture.core->state, number);
 }
 
-void expect_answer(Afar__Reply *reply, int status, const char *said)
+void expect_answer_at(Afar__Reply *reply, int status, const char *said, const char *file, int line)
 {
 	if (reply == NULL) {
-		fail_msg("there is no answer");
+		print_error("there is no answer\n");
+		_fail(file, line);
 		return;
 	}
-	assert_int_equal(reply->status, status);
-	if (said != NULL && strstr(reply->message, said) == NULL)
-		fail_msg("'%s' does not say '%s'", reply->message, said);
+	if (reply->status != status || (said != NULL && strstr(reply->message, said) == NULL)) {
+		print_error("%d '%s', and not %d '%s'\n", reply->status, reply->message, status,
+			    said != NULL ? said : "");
+		_fail(file, line);
+	}
 	drop(reply);
-}
-
-void expect_said(struct fake_client *client, Afar__Request *request, int status, const char *said)
-{
-	expect_answer(fixture_ask(&fixture, client, request), status, said);
 }
 
 void expect_case(const char *what, struct fake_client *client, Afar__Request *request, int status,

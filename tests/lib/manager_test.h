@@ -36,12 +36,15 @@ struct namespace *ns_of(uint64_t number);
 	assert_int_equal(fixture_do(&fixture, (client), (request)), (status_))
 
 /* And the sentence says why. */
-void expect_said(struct fake_client *client, Afar__Request *request, int status, const char *said);
+#define expect_said(client, request, status, said) \
+	expect_answer(fixture_ask(&fixture, (client), (request)), (status), (said))
 /* The same of a row in a table of cases: a failure names it. `said`: NULL, or in the answer's sentence. */
 void expect_case(const char *what, struct fake_client *client, Afar__Request *request, int status,
 		 const char *said);
 /* A request that was sent has been answered so; drops the reply. `said`: NULL, or in its sentence. */
-void expect_answer(Afar__Reply *reply, int status, const char *said);
+#define expect_answer(reply, status, said) \
+	expect_answer_at((reply), (status), (said), __FILE__, __LINE__)
+void expect_answer_at(Afar__Reply *reply, int status, const char *said, const char *file, int line);
 /* It succeeds; the caller drops the reply. */
 Afar__Reply *must(struct fake_client *client, Afar__Request *request);
 /* An alloc or open that succeeds; the caller drops the reply. */
