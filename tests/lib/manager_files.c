@@ -520,8 +520,7 @@ int files_begin(void **state)
 	setup(state);
 	client_open(&fixture, &client);
 	client_open(&fixture, &other);
-	for (size_t i = 0; i < 2; i++)
-		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	join_servers(2);
 	fixture_advance(&fixture, 4000);
 	fs_number = create_namespace(&fixture, &client, ask_fs("f"));
 	EXPECT(&client, ask_reserve(fs_number, POOL_BYTES), 0);

@@ -28,6 +28,12 @@ uint64_t random_below(uint64_t limit)
 	return (seed >> 24) % limit;
 }
 
+void join_servers(size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+}
+
 void drop(Afar__Reply *reply)
 {
 	afar__reply__free_unpacked(reply, NULL);

@@ -27,6 +27,9 @@ int teardown(void **state);
 /* Rolls dice, which fall the same way each time. */
 uint64_t random_below(uint64_t limit);
 
+/* Servers 0 to nr - 1 join, with 64 MiB each. */
+void join_servers(size_t nr);
+
 /* Frees a reply. */
 void drop(Afar__Reply *reply);
 struct namespace *ns_of(uint64_t number);

@@ -56,8 +56,7 @@ static int begin(void **state)
 	setup(state);
 	fail_at = 0;
 	client_open(&fixture, &admin);
-	for (size_t i = 0; i < 2; i++)
-		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	join_servers(2);
 	fixture_advance(&fixture, 4000); /* it does not wait for servers after its start any more */
 	ns = make_namespace(&fixture, &admin, "a");
 	EXPECT(&admin, ask_reserve(ns, 24 * MIB), 0);

@@ -317,8 +317,7 @@ static void test_silent_ones_after_a_restart(void **state)
 	(void)state;
 	expect_delegated(&other, ask_stat(file));
 	fixture_restart(&fixture);
-	for (size_t i = 0; i < 2; i++)
-		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	join_servers(2);
 	assert_int_equal(client_resume(&fixture, &client), 0);
 	FILE_DO(ask_claim(0, 0, 0), 0);
 	send_size(10);

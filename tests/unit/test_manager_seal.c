@@ -21,8 +21,7 @@ static int begin(void **state)
 {
 	setup(state);
 	client_open(&fixture, &client);
-	for (size_t i = 0; i < 2; i++)
-		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	join_servers(2);
 	ns = make_namespace(&fixture, &client, "a");
 	EXPECT(&client, ask_reserve(ns, 16 * MIB), 0);
 	region = must_open(&client, ask_alloc(ns, "r", REGION_BYTES, false), &opened);
@@ -149,8 +148,7 @@ static void test_sealed(void **state)
 	assert_int_equal(fixture.servers[0].nr_seals + fixture.servers[1].nr_seals, 2);
 	/* It stays so. */
 	fixture_restart(&fixture);
-	for (size_t i = 0; i < 2; i++)
-		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	join_servers(2);
 	assert_int_equal(client_resume(&fixture, &client), 0);
 	expect_sealed();
 	/* Freed, its memory is for sealed ones again. */
@@ -384,8 +382,7 @@ static void test_manager_dies(void **state)
 		fixture_restart(&fixture);
 		drop(reply);
 		fixture.servers[1].is_silent = false;
-		for (size_t i = 0; i < 2; i++)
-			assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+		join_servers(2);
 		assert_int_equal(client_resume(&fixture, &client), 0);
 		expect_as_before();
 		/* The client asks again, under the same id. */

@@ -24,8 +24,7 @@ static int begin(void **state)
 	setup(state);
 	client_open(&fixture, &writer);
 	client_open(&fixture, &reader);
-	for (size_t i = 0; i < 2; i++)
-		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	join_servers(2);
 	ns = make_namespace(&fixture, &writer, "a");
 	EXPECT(&writer, ask_reserve(ns, RESERVED), 0);
 	first = must_open(&writer, ask_cow(ns, "r", COW_BYTES), &made);
@@ -298,8 +297,7 @@ static void test_writer_dies(void **state)
 	fixture_restart(&fixture);
 	for (size_t i = 0; i < 2; i++)
 		fixture.servers[i].is_silent = false;
-	for (size_t i = 0; i < 2; i++)
-		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	join_servers(2);
 	assert_int_equal(client_resume(&fixture, &reader), 0);
 	fixture_advance(&fixture, FIXTURE_LEASE_MS / 2);
 	check_all(&fixture);
@@ -360,8 +358,7 @@ static void test_manager_dies(void **state)
 	EXPECT(&writer, ask_prepare(draft, units, 1), 0);
 	id = writer.next_id;
 	fixture_restart(&fixture);
-	for (size_t i = 0; i < 2; i++)
-		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	join_servers(2);
 	assert_int_equal(client_resume(&fixture, &writer), 0);
 	assert_int_equal(client_resume(&fixture, &reader), 0);
 	check_all(&fixture);
@@ -389,8 +386,7 @@ static void test_manager_dies(void **state)
 	check_all(&fixture);
 	for (size_t i = 0; i < 5; i++)
 		drop(replies[i]);
-	for (size_t i = 0; i < 2; i++)
-		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	join_servers(2);
 	expect_clean();
 }
 
@@ -466,8 +462,7 @@ static void test_flash(void **state)
 	assert_int_equal(ns_of(flash)->allocated_bytes, 3 * UNIT);
 	fixture_restart(&fixture);
 	fixture.stores[0].does_hold_trims = false;
-	for (size_t i = 0; i < 2; i++)
-		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	join_servers(2);
 	assert_int_equal(client_resume(&fixture, &writer), 0);
 	check_all(&fixture);
 	assert_int_equal(ns_of(flash)->allocated_bytes, 2 * UNIT);
@@ -639,8 +634,7 @@ static void lose(struct client_model *model)
 static void restart(void)
 {
 	fixture_restart(&fixture);
-	for (size_t i = 0; i < 2; i++)
-		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	join_servers(2);
 	for (size_t c = 0; c < NR_CLIENTS; c++)
 		assert_int_equal(client_resume(&fixture, &models[c].client), 0);
 }

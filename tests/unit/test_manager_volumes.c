@@ -42,8 +42,7 @@ static int begin(void **state)
 	client_open(&fixture, &client);
 	client_open(&fixture, &other);
 	client_open(&fixture, &third);
-	for (size_t i = 0; i < 2; i++)
-		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	join_servers(2);
 	fixture_advance(&fixture, 4000); /* it waits for no servers after its start any more */
 	EXPECT(&client, ask_key_add("reader", false), 0);
 	client_open_as(&fixture, &reader, "reader");
@@ -88,13 +87,6 @@ static int end(void **state)
 static struct region *region_of(uint64_t number)
 {
 	return cds_list_first_entry(&ns_of(number)->regions, struct region, node);
-}
-
-/* Opens and keeps it open. */
-static Afar__RegionInfo *info_of(struct fake_client *who, uint64_t number, uint32_t mode,
-				 Afar__Reply **reply)
-{
-	return must_open(who, ask_volume_open(number, mode), reply);
 }
 
 /* How the volume's region is named in requests that no reply is at hand for. */
@@ -252,7 +244,6 @@ static void test_volumes_are_no_namespaces(void **state)
 static void test_region_of_a_volume(void **state)
 {
 	const Afar__RegionInfo info = name_of(vol);
-	Afar__Reply *reply;
 
 	(void)state;
 	expect_said(&client, ask_close(&info), -EINVAL, "does not have it open");
@@ -260,8 +251,7 @@ static void test_region_of_a_volume(void **state)
 	expect_said(&client, ask_look(&info), -EINVAL, "does not have it open");
 	expect_said(&client, ask_seal(&info), -EINVAL, "does not have it open");
 	EXPECT(&client, ask_finish(&info), 0); /* it is */
-	info_of(&client, vol, VOLUME_SHARED, &reply);
-	drop(reply);
+	EXPECT(&client, ask_volume_open(vol, VOLUME_SHARED), 0);
 	/* Its size changes, which a sealed region's cannot, nor can it while one is being sealed. */
 	expect_said(&client, ask_seal(&info), -EINVAL, "it is the volume 'v'");
 	assert_false(region_of(vol)->layout->is_sealed);
@@ -369,63 +359,62 @@ static void test_many_at_once(void **state)
 
 /* ---- Rights */
 
-/* What all capabilities of an opening allow. */
-static void expect_rights(const Afar__RegionInfo *info, uint32_t rights)
+static void expect_capabilities(Afar__Access *const *accesses, size_t nr, uint32_t rights)
 {
-	assert_int_equal(info->rights, rights);
-	assert_int_not_equal(info->layout->n_accesses, 0);
-	for (size_t i = 0; i < info->layout->n_accesses; i++) {
+	assert_int_not_equal(nr, 0);
+	for (size_t i = 0; i < nr; i++) {
 		struct rpc_capability capability;
 
-		assert_int_equal(info->layout->accesses[i]->capability.len, sizeof(capability));
-		memcpy(&capability, info->layout->accesses[i]->capability.data, sizeof(capability));
+		assert_int_equal(accesses[i]->capability.len, sizeof(capability));
+		memcpy(&capability, accesses[i]->capability.data, sizeof(capability));
 		assert_int_equal(le32toh(capability.rights), rights);
 	}
 }
 
+/* What it is given later allows. */
 static void expect_rights_again(struct fake_client *who, uint32_t rights)
 {
 	const Afar__RegionInfo info = name_of(vol);
 	Afar__Reply *reply = must(who, ask_access(&info));
 
-	assert_int_not_equal(reply->accesses->n_entries, 0);
-	for (size_t i = 0; i < reply->accesses->n_entries; i++) {
-		struct rpc_capability capability;
-
-		memcpy(&capability, reply->accesses->entries[i]->capability.data,
-		       sizeof(capability));
-		assert_int_equal(le32toh(capability.rights), rights);
-	}
+	expect_capabilities(reply->accesses->entries, reply->accesses->n_entries, rights);
 	drop(reply);
 }
 
-static void test_rights_of_modes(void **state)
+/* Opens it, and keeps it open. */
+static void open_with_rights(struct fake_client *who, uint32_t mode, uint32_t rights)
 {
 	Afar__Reply *reply;
+	Afar__RegionInfo *info = must_open(who, ask_volume_open(vol, mode), &reply);
+
+	assert_int_equal(info->rights, rights);
+	expect_capabilities(info->layout->accesses, info->layout->n_accesses, rights);
+	drop(reply);
+	expect_rights_again(who, rights);
+}
+
+/* Its owner, too, may only read it if it is open to read. */
+static void test_rights_of_modes(void **state)
+{
+	static const uint32_t rights[] = {
+		[VOLUME_EXCLUSIVE] = RIGHT_ALL,
+		[VOLUME_SHARED] = RIGHT_ALL,
+		[VOLUME_READ_ONLY] = RIGHT_READ,
+	};
 
 	(void)state;
-	/* Its owner, too, may only read it if it is open to read. */
-	expect_rights(info_of(&client, vol, VOLUME_READ_ONLY, &reply), RIGHT_READ);
-	drop(reply);
-	expect_rights_again(&client, RIGHT_READ);
-	close_volume(&client);
-	for (uint32_t mode = VOLUME_EXCLUSIVE; mode <= VOLUME_SHARED; mode++) {
-		expect_rights(info_of(&client, vol, mode, &reply), RIGHT_ALL);
-		drop(reply);
-		expect_rights_again(&client, RIGHT_ALL);
+	for (uint32_t mode = VOLUME_EXCLUSIVE; mode <= VOLUME_READ_ONLY; mode++) {
+		open_with_rights(&client, mode, rights[mode]);
 		close_volume(&client);
 	}
 }
 
 static void test_rights_of_principals(void **state)
 {
-	Afar__Reply *reply;
-
 	(void)state;
 	expect_said(&reader, ask_volume_open(vol, VOLUME_EXCLUSIVE), -EACCES, "to write");
 	expect_said(&reader, ask_volume_open(vol, VOLUME_SHARED), -EACCES, "to write");
-	expect_rights(info_of(&reader, vol, VOLUME_READ_ONLY, &reply), RIGHT_READ);
-	drop(reply);
+	open_with_rights(&reader, VOLUME_READ_ONLY, RIGHT_READ);
 	for (uint32_t mode = VOLUME_EXCLUSIVE; mode <= VOLUME_READ_ONLY; mode++)
 		EXPECT(&reader, ask_take_over(vol, mode), mode == VOLUME_READ_ONLY ? 0 : -EACCES);
 	EXPECT(&reader, ask_resize(vol, 4 * MIB), -EACCES);
@@ -535,15 +524,21 @@ static void send_open(struct fake_client *who, Afar__Reply **reply)
 	fixture_pump(&fixture);
 }
 
+/* The client takes it over from the other, whose end no server confirms. */
+static void take_over_in_silence(void)
+{
+	EXPECT(&other, ask_volume_open(vol, VOLUME_EXCLUSIVE), 0);
+	make_silent(true);
+	EXPECT(&client, ask_take_over(vol, VOLUME_EXCLUSIVE), 0);
+}
+
 /* The volume lies on both servers: the opening waits for both. */
 static void test_open_waits_for_all_fences(void **state)
 {
 	Afar__Reply *reply;
 
 	(void)state;
-	EXPECT(&other, ask_volume_open(vol, VOLUME_EXCLUSIVE), 0);
-	make_silent(true);
-	EXPECT(&client, ask_take_over(vol, VOLUME_EXCLUSIVE), 0);
+	take_over_in_silence();
 	send_open(&client, &reply);
 	assert_null(reply);
 	fixture.servers[0].is_silent = false;
@@ -567,9 +562,7 @@ static void test_open_waits_until_its_time_is_over(void **state)
 	Afar__Reply *reply, *later;
 
 	(void)state;
-	EXPECT(&other, ask_volume_open(vol, VOLUME_EXCLUSIVE), 0);
-	make_silent(true);
-	EXPECT(&client, ask_take_over(vol, VOLUME_EXCLUSIVE), 0);
+	take_over_in_silence();
 	fixture.time_ns = 8000000000U;
 	send_open(&client, &reply);
 	fixture_advance(&fixture, 5000);
@@ -595,9 +588,7 @@ static void test_two_wait(void **state)
 	Afar__Reply *one, *two;
 
 	(void)state;
-	EXPECT(&other, ask_volume_open(vol, VOLUME_EXCLUSIVE), 0);
-	make_silent(true);
-	EXPECT(&client, ask_take_over(vol, VOLUME_EXCLUSIVE), 0);
+	take_over_in_silence();
 	send_open(&client, &one);
 	EXPECT(&third, ask_take_over(vol, VOLUME_EXCLUSIVE), 0); /* nobody is left to be ended */
 	assert_true(is_alive(&client));
@@ -615,9 +606,7 @@ static void test_one_that_waits_ends(void **state)
 	Afar__Reply *reply;
 
 	(void)state;
-	EXPECT(&other, ask_volume_open(vol, VOLUME_EXCLUSIVE), 0);
-	make_silent(true);
-	EXPECT(&client, ask_take_over(vol, VOLUME_EXCLUSIVE), 0);
+	take_over_in_silence();
 	send_open(&client, &reply);
 	client_lose(&fixture, &client);
 	fixture_advance(&fixture, FIXTURE_LEASE_MS);
@@ -634,9 +623,7 @@ static void test_server_restarts_instead(void **state)
 	Afar__Reply *reply;
 
 	(void)state;
-	EXPECT(&other, ask_volume_open(vol, VOLUME_EXCLUSIVE), 0);
-	make_silent(true);
-	EXPECT(&client, ask_take_over(vol, VOLUME_EXCLUSIVE), 0);
+	take_over_in_silence();
 	send_open(&client, &reply);
 	fixture.servers[0].is_silent = false;
 	fixture_pump(&fixture);
@@ -660,8 +647,7 @@ static void test_manager_restarts(void **state)
 	EXPECT(&third, ask_volume_open(vol, VOLUME_READ_ONLY), 0);
 	EXPECT(&other, ask_volume_open(vol, VOLUME_EXCLUSIVE), 0);
 	fixture_restart(&fixture);
-	for (size_t i = 0; i < 2; i++)
-		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	join_servers(2);
 	assert_int_equal(client_resume(&fixture, &client), 0);
 	assert_int_equal(client_resume(&fixture, &other), 0);
 	assert_int_equal(client_resume(&fixture, &third), 0);
@@ -675,8 +661,7 @@ static void test_manager_restarts(void **state)
 	EXPECT(&client, ask_take_over(vol, VOLUME_EXCLUSIVE), 0);
 	fixture_restart(&fixture);
 	make_silent(true);
-	for (size_t i = 0; i < 2; i++)
-		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	join_servers(2);
 	assert_int_equal(client_resume(&fixture, &client), 0);
 	assert_int_equal(client_resume(&fixture, &other), -AFAR_ESESSION);
 	assert_int_equal(client_resume(&fixture, &third), 0);
@@ -799,8 +784,7 @@ static void test_grows_while_it_is_open(void **state)
 	drop(reply);
 	expect_rights_again(&reader, RIGHT_READ);
 	fixture_restart(&fixture);
-	for (size_t i = 0; i < 2; i++)
-		assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
+	join_servers(2);
 	assert_int_equal(client_resume(&fixture, &client), 0);
 	expect_size(8 * MIB);
 }
