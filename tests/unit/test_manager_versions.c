@@ -9,15 +9,25 @@
 
 /* What each test begins with: two servers, a namespace with 64 KiB units, a region that the writer has open in version 1. */
 static struct fake_client writer, reader;
-static Afar__Reply *made;
 static Afar__RegionInfo *first;
 static uint64_t ns;
+
+/* Replies of open_kept(), which end() drops. */
+static Afar__Reply *kept[8];
+static size_t nr_kept;
 
 #define UNIT	  (64 * 1024U)
 #define NR_UNITS  17U
 #define LAST	  (NR_UNITS - 1)
 #define COW_BYTES ((uint64_t)(NR_UNITS - 1) * UNIT + 5000) /* the last unit has two pages */
 #define RESERVED  (4 * MIB)
+
+/* An open, a begin or the like that succeeds. What it tells is good until the test has ended. */
+static Afar__RegionInfo *open_kept(struct fake_client *client, Afar__Request *request)
+{
+	assert_true(nr_kept < sizeof(kept) / sizeof(kept[0]));
+	return must_open(client, request, &kept[nr_kept++]);
+}
 
 static int begin(void **state)
 {
@@ -27,34 +37,25 @@ static int begin(void **state)
 	join_servers(2);
 	ns = make_namespace(&fixture, &writer, "a");
 	EXPECT(&writer, ask_reserve(ns, RESERVED), 0);
-	first = must_open(&writer, ask_cow(ns, "r", COW_BYTES), &made);
+	first = open_kept(&writer, ask_cow(ns, "r", COW_BYTES));
 	return 0;
 }
-
-static int end(void **state)
-{
-	drop(made);
-	return teardown(state);
-}
-
-#define COW_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 static uint64_t allocated(void)
 {
 	return ns_of(ns)->allocated_bytes;
 }
 
-static Afar__RegionInfo *begin_version(struct fake_client *client, const Afar__RegionInfo *from,
-				       Afar__Reply **reply)
+static Afar__RegionInfo *begin_version(struct fake_client *client, const Afar__RegionInfo *from)
 {
-	return must_open(client, ask_begin(from, 1), reply);
+	return open_kept(client, ask_begin(from, 1));
 }
 
-/* Begins, prepares some units, and publishes. The client has the new version open; the caller drops the reply. */
+/* Begins, prepares some units, and publishes. The client has the new version open. */
 static Afar__RegionInfo *publish(struct fake_client *client, const Afar__RegionInfo *from,
-				 const uint32_t *units, size_t nr, Afar__Reply **reply)
+				 const uint32_t *units, size_t nr)
 {
-	Afar__RegionInfo *draft = begin_version(client, from, reply);
+	Afar__RegionInfo *draft = begin_version(client, from);
 
 	EXPECT(client, ask_prepare(draft, units, nr), 0);
 	EXPECT(client, ask_publish(draft), 0);
@@ -63,7 +64,7 @@ static Afar__RegionInfo *publish(struct fake_client *client, const Afar__RegionI
 }
 
 /* Nothing is left when all is closed and the region is freed. */
-static void expect_clean(void)
+static int end(void **state)
 {
 	client_lose(&fixture, &writer);
 	client_lose(&fixture, &reader);
@@ -72,7 +73,12 @@ static void expect_clean(void)
 	check_all(&fixture);
 	EXPECT(&writer, ask_delete("a", true), 0);
 	check_empty(&fixture);
+	while (nr_kept > 0)
+		drop(kept[--nr_kept]);
+	return teardown(state);
 }
+
+#define COW_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 static const Layout__Copy *copy_of(const Afar__RegionInfo *region, uint32_t unit)
 {
@@ -97,7 +103,6 @@ static bool is_same_copy(const Afar__RegionInfo *a, const Afar__RegionInfo *b, u
 static void test_versions(void **state)
 {
 	const uint32_t some[] = {2, LAST}, more[] = {2, 3};
-	Afar__Reply *replies[4];
 	Afar__RegionInfo *old, *second, *third, *now;
 
 	(void)state;
@@ -108,17 +113,17 @@ static void test_versions(void **state)
 	assert_true(first->layout->form->groups[0]->is_frozen);
 	assert_false(first->layout->form->groups[NR_UNITS]->is_frozen);
 	assert_int_equal(allocated(), 4096);
-	old = must_open(&reader, ask_open(ns, "r", 0), &replies[0]);
+	old = open_kept(&reader, ask_open(ns, "r", 0));
 	assert_int_equal(old->version, 1);
 
-	second = publish(&writer, first, some, 2, &replies[1]);
+	second = publish(&writer, first, some, 2);
 	assert_int_equal(second->version, 2);
 	/* The last unit takes what it has, in pages. */
 	assert_int_equal(allocated(), 4096 + UNIT + 8192);
-	third = publish(&writer, second, more, 2, &replies[2]);
+	third = publish(&writer, second, more, 2);
 	/* The writer holds versions 1 and 2 too, as it has not closed them. */
 	assert_int_equal(allocated(), 4096 + 3 * UNIT + 8192);
-	now = must_open(&reader, ask_newest(old), &replies[3]);
+	now = open_kept(&reader, ask_newest(old));
 	assert_int_equal(now->version, 3);
 	assert_int_equal(now->generation, third->generation);
 	assert_int_equal(now->nr_older, 2);
@@ -144,68 +149,55 @@ static void test_versions(void **state)
 	assert_int_equal(allocated(), 4096 + 2 * UNIT + 8192);
 	EXPECT(&reader, ask_close(now), 0);
 	assert_int_equal(allocated(), 0);
-	for (size_t i = 0; i < 4; i++)
-		drop(replies[i]);
-	expect_clean();
 }
 
 static void test_what_is_frozen(void **state)
 {
 	const uint32_t units[] = {1, 1, 4};
-	Afar__Reply *replies[3];
 	Afar__RegionInfo *draft, *prepared, *again;
 
 	(void)state;
-	draft = begin_version(&writer, first, &replies[0]);
+	draft = begin_version(&writer, first);
 	assert_true(draft->is_draft);
 	assert_true(draft->layout->form->groups[1]->is_frozen);
-	prepared = must_open(&writer, ask_prepare(draft, units, 3), &replies[1]);
+	prepared = open_kept(&writer, ask_prepare(draft, units, 3));
 	assert_true(prepared->layout_number > draft->layout_number);
 	for (uint32_t i = 0; i < NR_UNITS; i++) {
 		assert_int_equal(prepared->layout->form->groups[i]->is_frozen, i != 1 && i != 4);
 		assert_int_equal(prepared->layout->form->groups[i]->n_chunks, i == 1 || i == 4);
 	}
 	/* What is prepared stays where it is. */
-	again = must_open(&writer, ask_prepare(draft, units, 2), &replies[2]);
+	again = open_kept(&writer, ask_prepare(draft, units, 2));
 	assert_true(is_same_copy(prepared, again, 1));
 	assert_int_equal(allocated(), 4096 + 2 * UNIT);
 	EXPECT(&writer, ask_prepare(draft, (const uint32_t[]){NR_UNITS}, 1), -EINVAL);
-	for (size_t i = 0; i < 3; i++)
-		drop(replies[i]);
-	expect_clean();
 }
 
 static void test_one_writer(void **state)
 {
-	Afar__Reply *replies[3];
 	Afar__RegionInfo *draft, *open, *now;
 
 	(void)state;
-	open = must_open(&reader, ask_open(ns, "r", 0), &replies[0]);
-	draft = begin_version(&writer, first, &replies[1]);
+	open = open_kept(&reader, ask_open(ns, "r", 0));
+	draft = begin_version(&writer, first);
 	expect_said(&reader, ask_begin(open, 2), -EBUSY, "has begun one");
 	expect_said(&writer, ask_begin(first, 2), -EBUSY, "this session has begun one");
-	now = must_open(&reader, ask_newest(open), &replies[2]);
+	now = open_kept(&reader, ask_newest(open));
 	assert_non_null(strstr(now->writer, "session"));
 	assert_int_equal(now->version, 1);
 	/* It asks again after an unknown outcome: the same one, counted once. */
 	EXPECT(&writer, ask_begin(first, 1), 0);
 	EXPECT(&writer, ask_close(draft), 0);
 	EXPECT(&writer, ask_publish(draft), -AFAR_EFREED);
-	drop(replies[1]);
-	draft = begin_version(&reader, open, &replies[1]);
+	draft = begin_version(&reader, open);
 	EXPECT(&reader, ask_publish(draft), 0);
 	EXPECT(&reader, ask_publish(draft), 0);
 	EXPECT(&reader, ask_prepare(draft, (const uint32_t[]){0}, 1), -EINVAL);
-	for (size_t i = 0; i < 3; i++)
-		drop(replies[i]);
-	expect_clean();
 }
 
 static void test_what_is_no_version(void **state)
 {
-	Afar__Reply *reply;
-	Afar__RegionInfo *plain = must_open(&writer, ask_alloc(ns, "p", 5000, false), &reply);
+	Afar__RegionInfo *plain = open_kept(&writer, ask_alloc(ns, "p", 5000, false));
 	Afar__Request *request;
 
 	(void)state;
@@ -221,26 +213,21 @@ static void test_what_is_no_version(void **state)
 	request->region_alloc->is_unfinished = true;
 	EXPECT(&writer, request, -EINVAL);
 	EXPECT(&writer, ask_cow(ns, "r", 5000), -EEXIST);
-	drop(reply);
-	expect_clean();
 }
 
 static void test_rights(void **state)
 {
 	struct fake_client alice;
-	Afar__Reply *reply;
 	Afar__RegionInfo *open;
 
 	(void)state;
 	EXPECT(&writer, ask_key_add("alice", false), 0);
 	EXPECT(&writer, ask_grant(ns, "alice", RIGHT_READ), 0);
 	client_open_as(&fixture, &alice, "alice");
-	open = must_open(&alice, ask_open(ns, "r", 0), &reply);
+	open = open_kept(&alice, ask_open(ns, "r", 0));
 	EXPECT(&alice, ask_begin(open, 1), -EACCES);
 	EXPECT(&alice, ask_newest(open), 0);
-	drop(reply);
 	client_lose(&fixture, &alice);
-	expect_clean();
 }
 
 /* ---- No room */
@@ -248,14 +235,13 @@ static void test_rights(void **state)
 static void test_full(void **state)
 {
 	uint32_t all[NR_UNITS];
-	Afar__Reply *replies[2];
 	Afar__RegionInfo *draft;
 	uint64_t before;
 
 	(void)state;
 	for (uint32_t i = 0; i < NR_UNITS; i++)
 		all[i] = i;
-	draft = begin_version(&writer, first, &replies[0]);
+	draft = begin_version(&writer, first);
 	EXPECT(&writer, ask_prepare(draft, all, 3), 0);
 	EXPECT(&writer, ask_alloc(ns, "p", RESERVED - 10 * UNIT, false), 0);
 	before = allocated();
@@ -266,8 +252,6 @@ static void test_full(void **state)
 	EXPECT(&writer, ask_prepare(draft, all, 6), 0);
 	EXPECT(&writer, ask_publish(draft), 0);
 	check_all(&fixture);
-	drop(replies[0]);
-	expect_clean();
 }
 
 /* ---- Ends of sessions */
@@ -276,14 +260,13 @@ static void test_full(void **state)
 static void test_writer_dies(void **state)
 {
 	const uint32_t units[] = {0, 1};
-	Afar__Reply *replies[4];
 	Afar__RegionInfo *open, *second, *draft;
 
 	(void)state;
-	open = must_open(&reader, ask_open(ns, "r", 0), &replies[0]);
-	second = publish(&writer, first, units, 2, &replies[3]);
+	open = open_kept(&reader, ask_open(ns, "r", 0));
+	second = publish(&writer, first, units, 2);
 	EXPECT(&writer, ask_close(first), 0);
-	draft = begin_version(&writer, second, &replies[1]);
+	draft = begin_version(&writer, second);
 	EXPECT(&writer, ask_prepare(draft, units, 2), 0);
 	assert_int_equal(allocated(), 4096 + 4 * UNIT);
 	for (size_t i = 0; i < 2; i++)
@@ -292,7 +275,7 @@ static void test_writer_dies(void **state)
 	fixture_advance(&fixture, 2 * FIXTURE_LEASE_MS);
 	/* It has ended, and no server has said that it closed its connections. */
 	assert_int_equal(allocated(), 4096 + 4 * UNIT);
-	draft = begin_version(&reader, open, &replies[2]);
+	draft = begin_version(&reader, open);
 	assert_int_equal(draft->version, 3);
 	fixture_restart(&fixture);
 	for (size_t i = 0; i < 2; i++)
@@ -304,23 +287,19 @@ static void test_writer_dies(void **state)
 	assert_int_equal(allocated(), 4096 + 2 * UNIT);
 	EXPECT(&reader, ask_publish(draft), 0);
 	check_all(&fixture);
-	for (size_t i = 0; i < 4; i++)
-		drop(replies[i]);
-	expect_clean();
 }
 
 /* A version stays until servers have closed the connections of the session that had it. */
 static void test_reader_dies(void **state)
 {
 	const uint32_t units[] = {5};
-	Afar__Reply *replies[3];
 	Afar__RegionInfo *second, *third;
 
 	(void)state;
-	second = publish(&writer, first, units, 1, &replies[0]);
+	second = publish(&writer, first, units, 1);
 	EXPECT(&writer, ask_close(first), 0);
 	EXPECT(&reader, ask_open(ns, "r", 0), 0);
-	third = publish(&writer, second, units, 1, &replies[1]);
+	third = publish(&writer, second, units, 1);
 	EXPECT(&writer, ask_close(second), 0);
 	assert_int_equal(third->version, 3);
 	assert_int_equal(allocated(), 4096 + 2 * UNIT);
@@ -337,9 +316,6 @@ static void test_reader_dies(void **state)
 	fixture_pump(&fixture);
 	assert_int_equal(allocated(), 4096 + UNIT);
 	check_all(&fixture);
-	drop(replies[0]);
-	drop(replies[1]);
-	expect_clean();
 }
 
 /* ---- Ends of the manager, and of servers */
@@ -347,14 +323,14 @@ static void test_reader_dies(void **state)
 static void test_manager_dies(void **state)
 {
 	const uint32_t units[] = {0, 7};
-	Afar__Reply *replies[5], *again;
+	Afar__Reply *again;
 	Afar__RegionInfo *open, *second, *draft;
 	uint64_t id;
 
 	(void)state;
-	open = must_open(&reader, ask_open(ns, "r", 0), &replies[0]);
-	second = publish(&writer, first, units, 2, &replies[1]);
-	draft = begin_version(&writer, second, &replies[2]);
+	open = open_kept(&reader, ask_open(ns, "r", 0));
+	second = publish(&writer, first, units, 2);
+	draft = begin_version(&writer, second);
 	EXPECT(&writer, ask_prepare(draft, units, 1), 0);
 	id = writer.next_id;
 	fixture_restart(&fixture);
@@ -370,8 +346,7 @@ static void test_manager_dies(void **state)
 	assert_int_equal(again->status, 0);
 	assert_int_equal(again->region_info->generation, draft->generation);
 	drop(again);
-	replies[3] = must(&reader, ask_look(open));
-	assert_int_equal(replies[3]->region_info->version, 1);
+	assert_int_equal(open_kept(&reader, ask_look(open))->version, 1);
 	id = writer.next_id + 1;
 	EXPECT(&writer, ask_publish(draft), 0);
 	fixture_restart(&fixture);
@@ -381,26 +356,21 @@ static void test_manager_dies(void **state)
 	fixture_pump(&fixture);
 	assert_int_equal(again->status, 0);
 	drop(again);
-	replies[4] = must(&reader, ask_newest(open));
-	assert_int_equal(replies[4]->region_info->version, 3);
+	assert_int_equal(open_kept(&reader, ask_newest(open))->version, 3);
 	check_all(&fixture);
-	for (size_t i = 0; i < 5; i++)
-		drop(replies[i]);
 	join_servers(2);
-	expect_clean();
 }
 
 static void test_server_dies(void **state)
 {
 	uint32_t all[NR_UNITS];
-	Afar__Reply *replies[2];
 	Afar__RegionInfo *second, *draft;
 
 	(void)state;
 	for (uint32_t i = 0; i < NR_UNITS; i++)
 		all[i] = i;
-	second = publish(&writer, first, all, NR_UNITS, &replies[0]);
-	draft = begin_version(&writer, second, &replies[1]);
+	second = publish(&writer, first, all, NR_UNITS);
+	draft = begin_version(&writer, second);
 	fixture_kill(&fixture, 1);
 	assert_int_equal(fixture_join(&fixture, 1, 64 * MIB), 0);
 	check_all(&fixture);
@@ -409,16 +379,12 @@ static void test_server_dies(void **state)
 	EXPECT(&writer, ask_close(draft), 0);
 	expect_said(&writer, ask_begin(second, 1), -AFAR_ELOST, "free it");
 	EXPECT(&writer, ask_newest(second), -AFAR_ELOST);
-	drop(replies[0]);
-	drop(replies[1]);
-	expect_clean();
 }
 
 static void test_freed_meanwhile(void **state)
 {
 	const uint32_t units[] = {0};
-	Afar__Reply *reply;
-	Afar__RegionInfo *draft = begin_version(&writer, first, &reply);
+	Afar__RegionInfo *draft = begin_version(&writer, first);
 
 	(void)state;
 	EXPECT(&writer, ask_prepare(draft, units, 1), 0);
@@ -431,8 +397,6 @@ static void test_freed_meanwhile(void **state)
 	EXPECT(&writer, ask_close(first), 0);
 	check_all(&fixture);
 	assert_int_equal(allocated(), 8192);
-	drop(reply);
-	expect_clean();
 }
 
 /* ---- On flash: what no version has any more is trimmed, and only that */
@@ -440,7 +404,6 @@ static void test_freed_meanwhile(void **state)
 static void test_flash(void **state)
 {
 	const uint32_t units[] = {0, 1};
-	Afar__Reply *replies[3];
 	Afar__RegionInfo *region, *second, *third;
 	uint64_t flash;
 
@@ -449,10 +412,10 @@ static void test_flash(void **state)
 	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
 	flash = make_flash_namespace(&fixture, &writer, "f");
 	EXPECT(&writer, ask_reserve(flash, 4 * MIB), 0);
-	region = must_open(&writer, ask_cow(flash, "r", COW_BYTES), &replies[0]);
+	region = open_kept(&writer, ask_cow(flash, "r", COW_BYTES));
 	assert_int_equal(region->word_bytes, 0);
-	second = publish(&writer, region, units, 2, &replies[1]);
-	third = publish(&writer, second, units, 1, &replies[2]);
+	second = publish(&writer, region, units, 2);
+	third = publish(&writer, second, units, 1);
 	EXPECT(&writer, ask_close(region), 0);
 	assert_int_equal(ns_of(flash)->allocated_bytes, 3 * UNIT);
 	/* While its trims wait, a restart finds it without what it shared. */
@@ -468,9 +431,6 @@ static void test_flash(void **state)
 	assert_int_equal(ns_of(flash)->allocated_bytes, 2 * UNIT);
 	EXPECT(&writer, ask_close(third), 0);
 	EXPECT(&writer, ask_delete("f", true), 0);
-	for (size_t i = 0; i < 3; i++)
-		drop(replies[i]);
-	expect_clean();
 }
 
 /* ---- Random operations, against a model */
@@ -689,7 +649,6 @@ static void test_random(void **state)
 		layout__layout__free_unpacked(published[i], NULL);
 		published[i] = NULL;
 	}
-	expect_clean();
 }
 
 TEST_GROUP(manager_versions)
