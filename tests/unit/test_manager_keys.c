@@ -6,6 +6,17 @@
 #include "group.h"
 #include "lib/manager_test.h"
 
+/* What each test begins with. */
+static struct fake_client admin;
+
+static int begin(void **state)
+{
+	setup(state);
+	return client_open(&fixture, &admin);
+}
+
+#define KEYS_TEST(name) cmocka_unit_test_setup_teardown(name, begin, teardown)
+
 static Afar__Request *ask_ping(void)
 {
 	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
@@ -31,10 +42,9 @@ static bool has_key(const char *name)
 	return keyring_find(fixture.keyring, name, secret);
 }
 
-static void add(struct fake_client *operator, const char * name, bool is_server,
-		uint8_t secret[KEY_BYTES])
+static void add(const char *name, bool is_server, uint8_t secret[KEY_BYTES])
 {
-	Afar__Reply *reply = must(operator, ask_key_add(name, is_server));
+	Afar__Reply *reply = must(&admin, ask_key_add(name, is_server));
 
 	assert_string_equal(reply->key_added->name, name);
 	assert_int_equal(reply->key_added->secret.len, KEY_BYTES);
@@ -43,22 +53,13 @@ static void add(struct fake_client *operator, const char * name, bool is_server,
 	drop(reply);
 }
 
-static const Afar__KeyInfo *find_info(const Afar__Reply *reply, const char *name)
-{
-	for (size_t i = 0; i < reply->key_infos->n_entries; i++)
-		if (strcmp(reply->key_infos->entries[i]->name, name) == 0)
-			return reply->key_infos->entries[i];
-	return NULL;
-}
-
 static void test_calls_are_for_kinds(void **state)
 {
-	struct fake_client admin, alice, server = {.principal = "server"};
+	struct fake_client alice, server = {.principal = "server"};
 	struct fake_server *fake = &fixture.servers[0];
 
 	(void)state;
-	client_open(&fixture, &admin);
-	add(&admin, "alice", false, NULL);
+	add("alice", false, NULL);
 	assert_int_equal(client_open_as(&fixture, &alice, "alice"), 0);
 	EXPECT(&alice, ask_create("a", 0, 0), 0);
 	EXPECT(&alice, ask_ping(), 0);
@@ -84,23 +85,29 @@ static void test_calls_are_for_kinds(void **state)
 	check_all(&fixture);
 }
 
+static const struct {
+	const char *what, *name;
+	bool is_server;
+	int status;
+} names[] = {
+	{"no name", "", false, -EINVAL},
+	{"a space", "a b", false, -EINVAL},
+	{"a slash", "pass/1/2", false, -EINVAL},
+	{"a colon", "a:b", false, -EINVAL},
+	{"33 bytes", "123456789012345678901234567890123", false, -EINVAL},
+	{"32 bytes", "12345678901234567890123456789012", false, 0},
+	{"all that is allowed", "Alice.B_c@d-e", false, 0},
+	{"a client's, for a server", "Alice.B_c@d-e", true, -EEXIST},
+	{"the operator's, of a file", "admin", false, -EEXIST},
+	{"the servers', of a file", "server", true, -EEXIST},
+};
+
 static void test_names(void **state)
 {
-	struct fake_client admin;
-
 	(void)state;
-	client_open(&fixture, &admin);
-	EXPECT(&admin, ask_key_add("", false), -EINVAL);
-	EXPECT(&admin, ask_key_add("a b", false), -EINVAL);
-	EXPECT(&admin, ask_key_add("pass/1/2", false), -EINVAL);
-	EXPECT(&admin, ask_key_add("a:b", false), -EINVAL);
-	EXPECT(&admin, ask_key_add("123456789012345678901234567890123", false), -EINVAL);
-	add(&admin, "12345678901234567890123456789012", false, NULL);
-	add(&admin, "Alice.B_c@d-e", false, NULL);
-	expect_said(&admin, ask_key_add("Alice.B_c@d-e", true), -EEXIST, "has one");
-	/* Nor those of the files. */
-	EXPECT(&admin, ask_key_add("admin", false), -EEXIST);
-	EXPECT(&admin, ask_key_add("server", true), -EEXIST);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		expect_case(names[i].what, &admin, ask_key_add(names[i].name, names[i].is_server),
+			    names[i].status, names[i].status == -EEXIST ? "has one" : NULL);
 	expect_said(&admin, ask_key_revoke("admin"), -EINVAL, "operator's key");
 	expect_said(&admin, ask_key_revoke("server"), -EINVAL, "server.key");
 	EXPECT(&admin, ask_key_revoke("nobody"), -ENOENT);
@@ -113,11 +120,9 @@ static void test_addition_is_done_once(void **state)
 {
 	uint8_t secret[KEY_BYTES] = {0}, other[KEY_BYTES];
 	Afar__Reply *first, *second;
-	struct fake_client admin;
 	uint64_t id;
 
 	(void)state;
-	client_open(&fixture, &admin);
 	id = ++admin.next_id;
 	fixture_send(&fixture, &admin, id, ask_key_add("alice", false), &first);
 	fixture_send(&fixture, &admin, id, ask_key_add("alice", false), &second);
@@ -136,7 +141,7 @@ static void test_addition_is_done_once(void **state)
 	drop(first);
 	assert_true(keyring_find(fixture.keyring, "alice", other));
 	assert_memory_equal(other, secret, KEY_BYTES);
-	add(&admin, "bob", false, other);
+	add("bob", false, other);
 	assert_memory_not_equal(other, secret, KEY_BYTES);
 	assert_int_equal(fixture.core->state->nr_principals, 2);
 	check_all(&fixture);
@@ -146,17 +151,26 @@ static void test_addition_is_done_once(void **state)
 	drop(first);
 }
 
+/* In order. */
+static const struct {
+	const char *name;
+	bool is_operator, is_server;
+	uint32_t nr_sessions;
+} listed[] = {
+	{"admin", true, false, 1},  {"alice", false, false, 2},
+	{"rack", false, true, 1}, /* one more has lost its connection */
+	{"server", false, true, 1}, {"zoe", false, false, 0},
+};
+
 static void test_list(void **state)
 {
-	struct fake_client admin, alice[2];
-	const Afar__KeyInfo *info;
+	struct fake_client alice[2];
 	Afar__Reply *reply;
 
 	(void)state;
-	client_open(&fixture, &admin);
-	add(&admin, "zoe", false, NULL);
-	add(&admin, "alice", false, NULL);
-	add(&admin, "rack", true, NULL);
+	add("zoe", false, NULL);
+	add("alice", false, NULL);
+	add("rack", true, NULL);
 	client_open_as(&fixture, &alice[0], "alice");
 	client_open_as(&fixture, &alice[1], "alice");
 	for (size_t i = 0; i < 3; i++) {
@@ -165,40 +179,33 @@ static void test_list(void **state)
 	}
 	fixture_disconnect(&fixture, 2);
 	reply = must(&admin, ask_key_list());
-	assert_int_equal(reply->key_infos->n_entries, 5);
-	for (size_t i = 1; i < 5; i++)
-		assert_true(strcmp(reply->key_infos->entries[i - 1]->name,
-				   reply->key_infos->entries[i]->name) < 0);
-	info = find_info(reply, "admin");
-	assert_true(info->is_operator && !info->is_server);
-	assert_int_equal(info->nr_sessions, 1);
-	info = find_info(reply, "server");
-	assert_true(!info->is_operator && info->is_server);
-	assert_int_equal(info->nr_sessions, 1);
-	info = find_info(reply, "rack");
-	assert_true(!info->is_operator && info->is_server);
-	assert_int_equal(info->nr_sessions, 1);
-	info = find_info(reply, "alice");
-	assert_true(!info->is_operator && !info->is_server);
-	assert_int_equal(info->nr_sessions, 2);
-	assert_int_equal(find_info(reply, "zoe")->nr_sessions, 0);
+	assert_int_equal(reply->key_infos->n_entries, sizeof(listed) / sizeof(listed[0]));
+	for (size_t i = 0; i < sizeof(listed) / sizeof(listed[0]); i++) {
+		const Afar__KeyInfo *info = reply->key_infos->entries[i];
+
+		assert_string_equal(info->name, listed[i].name);
+		if (info->is_operator != listed[i].is_operator ||
+		    info->is_server != listed[i].is_server ||
+		    info->nr_sessions != listed[i].nr_sessions)
+			fail_msg("%s: %d %d %u", info->name, info->is_operator, info->is_server,
+				 info->nr_sessions);
+	}
 	drop(reply);
 }
 
 /* A revoked principal's sessions end, wherever they are, and are fenced; its connections are closed. */
 static void test_revocation_ends_sessions(void **state)
 {
-	struct fake_client admin, there, away, bob;
+	struct fake_client there, away, bob;
 	Afar__RegionInfo *region;
 	Afar__Reply *reply, *status;
 	uint8_t secret[KEY_BYTES];
 	uint64_t ns;
 
 	(void)state;
-	client_open(&fixture, &admin);
 	fixture_join(&fixture, 0, 64 * MIB);
-	add(&admin, "alice", false, NULL);
-	add(&admin, "bob", false, NULL);
+	add("alice", false, NULL);
+	add("bob", false, NULL);
 	client_open_as(&fixture, &there, "alice");
 	client_open_as(&fixture, &away, "alice");
 	client_open_as(&fixture, &bob, "bob");
@@ -250,13 +257,12 @@ static void test_revocation_ends_sessions(void **state)
 static void test_name_is_given_again(void **state)
 {
 	uint8_t old[KEY_BYTES], new[KEY_BYTES];
-	struct fake_client admin, before, alice;
+	struct fake_client before, alice;
 	Afar__Reply *revoked, *reply, *late;
 	uint64_t ns;
 
 	(void)state;
-	client_open(&fixture, &admin);
-	add(&admin, "alice", false, old);
+	add("alice", false, old);
 	client_open_as(&fixture, &before, "alice");
 	ns = make_namespace(&fixture, &before, "a");
 	for (int times = 0; times < 2; times++) {
@@ -301,12 +307,10 @@ static void test_name_is_given_again(void **state)
 /* A server's: its connections are closed, what it holds stays, and it comes back with another key of its name. */
 static void test_revocation_of_a_server(void **state)
 {
-	struct fake_client admin;
 	uint64_t ns;
 
 	(void)state;
-	client_open(&fixture, &admin);
-	add(&admin, "rack", true, NULL);
+	add("rack", true, NULL);
 	fixture.servers[0].principal = "rack";
 	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
 	assert_int_equal(fixture_join(&fixture, 1, 64 * MIB), 0);
@@ -319,7 +323,7 @@ static void test_revocation_of_a_server(void **state)
 	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), -AFAR_EAUTH);
 	fixture.servers[0].principal = NULL;
 	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), -EACCES);
-	add(&admin, "rack", true, NULL);
+	add("rack", true, NULL);
 	fixture.servers[0].principal = "rack";
 	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
 	assert_int_equal(ns_of(ns)->reserved_bytes, 8 * MIB);
@@ -330,15 +334,14 @@ static void test_revocation_of_a_server(void **state)
 static void test_failed_commits(void **state)
 {
 	uint8_t secret[KEY_BYTES];
-	struct fake_client admin, alice;
+	struct fake_client alice;
 
 	(void)state;
-	client_open(&fixture, &admin);
 	fixture.store.fail_at = 1;
 	EXPECT(&admin, ask_key_add("alice", false), -ENOSPC);
 	assert_false(has_key("alice"));
 	fixture_advance(&fixture, 2000);
-	add(&admin, "alice", false, secret);
+	add("alice", false, secret);
 	client_open_as(&fixture, &alice, "alice");
 	EXPECT(&alice, ask_create("a", 0, 0), 0);
 	/* Not revoked: its key is good, and its session comes back. */
@@ -358,11 +361,10 @@ static void test_failed_commits(void **state)
 static void test_requests_behind_a_revocation(void **state)
 {
 	Afar__Reply *before, *revoked, *behind, *reading;
-	struct fake_client admin, alice;
+	struct fake_client alice;
 
 	(void)state;
-	client_open(&fixture, &admin);
-	add(&admin, "alice", false, NULL);
+	add("alice", false, NULL);
 	client_open_as(&fixture, &alice, "alice");
 	fixture_send(&fixture, &alice, 10, ask_create("a", 0, 0), &before);
 	fixture_send(&fixture, &alice, 11, ask_status(), &reading);
@@ -382,13 +384,12 @@ static void test_requests_behind_a_revocation(void **state)
 
 static void test_session_belongs_to_its_principal(void **state)
 {
-	struct fake_client admin, alice, thief;
+	struct fake_client alice, thief;
 	Afar__Reply *reply;
 
 	(void)state;
-	client_open(&fixture, &admin);
-	add(&admin, "alice", false, NULL);
-	add(&admin, "mallory", false, NULL);
+	add("alice", false, NULL);
+	add("mallory", false, NULL);
 	client_open_as(&fixture, &alice, "alice");
 	/* Number and secret do not suffice, not even for an operator. */
 	thief = alice;
@@ -415,16 +416,16 @@ static void test_session_belongs_to_its_principal(void **state)
 TEST_GROUP(manager_keys)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_calls_are_for_kinds),
-		TEST(test_names),
-		TEST(test_addition_is_done_once),
-		TEST(test_list),
-		TEST(test_revocation_ends_sessions),
-		TEST(test_name_is_given_again),
-		TEST(test_revocation_of_a_server),
-		TEST(test_failed_commits),
-		TEST(test_requests_behind_a_revocation),
-		TEST(test_session_belongs_to_its_principal),
+		KEYS_TEST(test_calls_are_for_kinds),
+		KEYS_TEST(test_names),
+		KEYS_TEST(test_addition_is_done_once),
+		KEYS_TEST(test_list),
+		KEYS_TEST(test_revocation_ends_sessions),
+		KEYS_TEST(test_name_is_given_again),
+		KEYS_TEST(test_revocation_of_a_server),
+		KEYS_TEST(test_failed_commits),
+		KEYS_TEST(test_requests_behind_a_revocation),
+		KEYS_TEST(test_session_belongs_to_its_principal),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
