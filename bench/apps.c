@@ -5,25 +5,21 @@
  * are cores. Input and output are in memory on both sides; what a turn has made is gone before the next one.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "apps_cow.h"
 #include "apps_graph.h"
 #include "apps_sort.h"
-#include "base/clock.h"
 #include "cluster.h"
 #include "folder.h"
 #include "harness.h"
 #include "peer.h"
 #include "process.h"
+#include "program.h"
 
 #define GIB	      ((uint64_t)1 << 30)
 #define MIB	      ((uint64_t)1 << 20)
@@ -41,35 +37,9 @@ uint64_t sorting_bytes(const struct bench_row *row)
 
 /* ---- Programs */
 
-static void exec_quietly(const char *const *arguments)
-{
-	int nowhere = open("/dev/null", O_RDWR);
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (nowhere >= 0)
-		dup2(nowhere, STDOUT_FILENO);
-	execvp(arguments[0], (char *const *)arguments);
-	_exit(127);
-}
-
-/* Runs a program to its end, and gives how long that took. */
 int apps_run(const char *const *arguments, double *seconds)
 {
-	uint64_t begin = clock_ns();
-	int status = -1;
-	pid_t pid = fork();
-
-	if (pid == 0)
-		exec_quietly(arguments);
-	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	*seconds = (double)(clock_ns() - begin) / 1e9;
-	if (bench_is_interrupted())
-		return -EINTR;
-	if (status)
-		return bench_fail(-EIO, "%s %s: it has failed", arguments[0],
-				  arguments[1] ? arguments[1] : "");
-	return 0;
+	return program_run(arguments, NULL, 0, seconds);
 }
 
 int apps_generate(const char *where, uint64_t bytes)

@@ -5,21 +5,17 @@
  * The time for making graphs, reading files and writing results is nobody's.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "apps_graph.h"
 #include "cluster.h"
 #include "folder.h"
 #include "peer.h"
 #include "process.h"
+#include "program.h"
 
 #define MIB	      ((uint64_t)1 << 20)
 #define GIB	      ((uint64_t)1 << 30)
@@ -61,50 +57,13 @@ static uint64_t edges_of(const struct graph_row *row)
 
 /* ---- Programs */
 
-static void exec_into(const char *const *arguments, int output)
-{
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	dup2(output, STDOUT_FILENO);
-	execvp(arguments[0], (char *const *)arguments);
-	_exit(127);
-}
-
-/* Runs a program to its end. `out` gets what it says on standard output, as far as that fits. */
-static int run_program(const char *const *arguments, char *out, size_t size)
-{
-	size_t length = 0;
-	int ends[2], status = -1;
-	ssize_t n = 1;
-	pid_t pid;
-
-	if (pipe2(ends, O_CLOEXEC))
-		return bench_fail(-errno, "no pipe");
-	pid = fork();
-	if (pid == 0)
-		exec_into(arguments, ends[1]);
-	close(ends[1]);
-	while (pid > 0 && n > 0 && length < size - 1) {
-		n = read(ends[0], out + length, size - 1 - length);
-		length += n > 0 ? (size_t)n : 0;
-	}
-	out[length] = '\0';
-	close(ends[0]);
-	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	if (bench_is_interrupted())
-		return -EINTR;
-	return status ? bench_fail(-EIO, "%s %s: it has failed", arguments[0],
-				   arguments[1] ? arguments[1] : "")
-		      : 0;
-}
-
 /* Runs a program that says "… in SECONDS s", and perhaps "looked at N edges". */
 static int run_timed(const char *const *arguments, double *seconds, uint64_t *nr_looked)
 {
 	char said[4096];
 	const char *at, *looked;
 	unsigned long long nr = 0;
-	int ret = run_program(arguments, said, sizeof(said));
+	int ret = program_run(arguments, said, sizeof(said), NULL);
 
 	if (ret)
 		return ret;
@@ -143,7 +102,6 @@ static int make_graph(struct stage *stage, const struct graph_row *row)
 		row->is_weighted ? "--weights" : NULL,
 		"255",
 		NULL};
-	char said[1024];
 	int ret = folder_make_on_tmpfs(&stage->folder);
 
 	snprintf(stage->image, sizeof(stage->image), "%s/image", stage->folder.path);
@@ -154,11 +112,11 @@ static int make_graph(struct stage *stage, const struct graph_row *row)
 	if (!ret && setenv("AFAR_CLUSTER", cluster_uri(stage->cluster), 1))
 		ret = bench_fail(-errno, "no memory for the suite");
 	if (!ret)
-		ret = run_program(create, said, sizeof(said));
+		ret = program_run(create, NULL, 0, NULL);
 	if (!ret)
-		ret = run_program(rmat, said, sizeof(said));
+		ret = program_run(rmat, NULL, 0, NULL);
 	if (!ret)
-		ret = run_program(get, said, sizeof(said));
+		ret = program_run(get, NULL, 0, NULL);
 	if (!ret)
 		stage->made = row;
 	return ret;
