@@ -12,12 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "congestion.h"
 #include "harness.h"
 #include "process.h"
+#include "progress.h"
 
 #define REPETITIONS_DEFAULT 7U
 #define REPETITIONS_MAX	    1000U
@@ -42,14 +42,6 @@ struct request {
 static unsigned repetitions_now = REPETITIONS_DEFAULT;
 static char note_now[sizeof(((struct bench_result *)NULL)->note)];
 static struct distance distance_now;
-
-static void show_progress(const char *name, unsigned done, unsigned all)
-{
-	if (!isatty(STDERR_FILENO))
-		return;
-	fprintf(stderr, "\r\033[K%s  %u/%u", name, done, all);
-	fflush(stderr);
-}
 
 void bench_note(const char *format, ...)
 {
@@ -139,12 +131,12 @@ static int run_row(void *stage, struct bench_result *result)
 	if (!result->ours || !result->reference)
 		return bench_fail(-ENOMEM, "no memory for the results");
 	note_now[0] = '\0';
-	show_progress(result->row->name, 0, all);
+	progress_repetition(0, all);
 	ret = warm_up(stage, result);
 	for (unsigned i = 0; i < all && !ret; i++) {
 		if (bench_is_interrupted())
 			return -EINTR;
-		show_progress(result->row->name, i, all);
+		progress_repetition(i, all);
 		distance_look(&distance_now);
 		ret = run_repetition(stage, result, i);
 		if (ret)
@@ -189,7 +181,7 @@ static int run_stage(const struct request *request, const struct bench_stage *st
 	void *state = NULL;
 	int ret = 0;
 
-	show_progress("setting up", 0, 1);
+	progress_setup();
 	if (stage->setup)
 		ret = stage->setup(&state);
 	for (unsigned i = 0; i < stage->nr_rows; i++) {
@@ -198,8 +190,12 @@ static int run_stage(const struct request *request, const struct bench_stage *st
 		if (!is_wanted(request, &stage->rows[i]))
 			continue;
 		result->row = &stage->rows[i];
-		if (!row_status && !bench_is_interrupted() && result->row->run_ours)
+		if (!row_status && !bench_is_interrupted() && result->row->run_ours) {
+			progress_row(result->row->name, 1);
 			row_status = run_row(state, result);
+		} else {
+			progress_skip(1);
+		}
 		result->has_failed = row_status || bench_is_interrupted();
 		result++;
 	}
@@ -237,6 +233,7 @@ static int run_suite(const struct request *request)
 	repetitions_now = request->repetitions;
 	bench_catch_interrupts();
 	congestion_prepare();
+	progress_begin(suite->name, nr, 0);
 	for (unsigned i = 0; i < suite->nr_stages && !bench_is_interrupted(); i++) {
 		unsigned wanted = count_wanted(request, suite->stages[i]);
 

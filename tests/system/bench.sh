@@ -54,6 +54,18 @@ for row in rows:
     assert row["ours"] == row["reference"] == [] and "RDMA device" in row["reference_is"], row
 END
 
+# Each row that begins is a line on stderr, with how long the rest takes; on stdout is the JSON alone.
+"$AFAR" bench limit --reps 1 --row e --json >rows 2>lines
+python3 - rows lines <<'END' || fail "no line for each row: $(cat lines)"
+import json, re, sys
+
+rows, lines = json.load(open(sys.argv[1])), open(sys.argv[2]).read().splitlines()
+assert len(rows) == len(lines) > 1, lines
+for i, (row, line) in enumerate(zip(rows, lines)):
+    left = ", about [0-9]+ (s|min) left" if i else ""
+    assert re.fullmatch(f"afar bench: limit: row {i + 1} of {len(rows)}{left}: {re.escape(row['name'])}", line), line
+END
+
 # cannot STATUS PATTERN FLAG…: afar bench with these ends so, having said why in one line.
 cannot() {
 	want=$1 pattern=$2 got=0
