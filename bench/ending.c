@@ -10,7 +10,7 @@
 
 #include "harness.h"
 
-static volatile sig_atomic_t is_interrupted;
+static volatile sig_atomic_t interrupt; /* the number of a signal */
 
 void bench_clear_progress(void)
 {
@@ -33,13 +33,17 @@ int bench_fail(int status, const char *format, ...)
 
 bool bench_is_interrupted(void)
 {
-	return is_interrupted != 0;
+	return interrupt != 0;
+}
+
+int bench_interrupt(void)
+{
+	return interrupt;
 }
 
 static void on_interrupt(int number)
 {
-	(void)number;
-	is_interrupted = 1;
+	interrupt = number;
 }
 
 void bench_catch_interrupts(void)

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "congestion.h"
@@ -146,7 +147,8 @@ static int run_row(void *stage, struct bench_result *result)
 	}
 	bench_clear_progress();
 	memcpy(result->note, note_now, sizeof(result->note));
-	return ret;
+	/* An interrupt may have cut the last repetition short. */
+	return ret || !bench_is_interrupted() ? ret : -EINTR;
 }
 
 static bool is_wanted(const struct request *request, const struct bench_row *row)
@@ -173,91 +175,121 @@ static double others_cores(uint64_t others_before_ns, uint64_t elapsed_ns)
 		       : 0;
 }
 
-/* Measures the wanted rows of a stage into `results`; a row that fails does not end the others. */
-static int run_stage(const struct request *request, const struct bench_stage *stage,
-		     struct bench_result *results)
+/* Measures a row whose stage is set up, or is left out, or has failed to: `setup_status`. */
+static void measure_row(void *stage, int setup_status, struct bench_result *result)
 {
-	struct bench_result *result = results;
+	int ret = setup_status;
+
+	if (ret || !result->row->run_ours) {
+		progress_skip(1);
+	} else {
+		progress_row(result->row->name, 1);
+		ret = run_row(stage, result);
+	}
+	result->has_failed = ret != 0;
+}
+
+/*
+ * Measures the wanted rows of a stage into `results`. A row that fails does not end the others. Returns how many have ended,
+ * which is fewer if the user has interrupted one.
+ */
+static unsigned run_stage(const struct request *request, const struct bench_stage *stage,
+			  struct bench_result *results)
+{
 	void *state = NULL;
+	unsigned nr = 0;
 	int ret = 0;
 
 	progress_setup();
 	if (stage->setup)
 		ret = stage->setup(&state);
-	for (unsigned i = 0; i < stage->nr_rows; i++) {
-		int row_status = ret;
-
+	for (unsigned i = 0; i < stage->nr_rows && !bench_is_interrupted(); i++) {
 		if (!is_wanted(request, &stage->rows[i]))
 			continue;
-		result->row = &stage->rows[i];
-		if (!row_status && !bench_is_interrupted() && result->row->run_ours) {
-			progress_row(result->row->name, 1);
-			row_status = run_row(state, result);
-		} else {
-			progress_skip(1);
-		}
-		result->has_failed = row_status || bench_is_interrupted();
-		result++;
+		results[nr].row = &stage->rows[i];
+		measure_row(state, ret, &results[nr]);
+		nr += !results[nr].has_failed || !bench_is_interrupted();
 	}
 	if (!ret && stage->teardown)
 		stage->teardown(state);
-	for (const struct bench_result *each = results; each < result; each++) {
-		if (each->has_failed)
-			ret = -EIO;
+	return nr;
+}
+
+/* Returns how many rows have ended. */
+static unsigned run_stages(const struct request *request, struct bench_result *results)
+{
+	const struct bench_suite *suite = request->suite;
+	unsigned nr = 0;
+
+	for (unsigned i = 0; i < suite->nr_stages && !bench_is_interrupted(); i++) {
+		if (count_wanted(request, suite->stages[i]))
+			nr += run_stage(request, suite->stages[i], &results[nr]);
 	}
-	return ret;
+	bench_clear_progress();
+	return nr;
+}
+
+/* Prints what was measured. Returns the exit status. */
+static int report(const struct request *request, const struct bench_result *results, unsigned nr,
+		  const struct bench_surroundings *surroundings)
+{
+	int status = 0;
+
+	for (unsigned i = 0; i < nr; i++)
+		status |= results[i].has_failed;
+	if (!request->as_json)
+		bench_print_table(results, nr, request->repetitions, surroundings);
+	else if (bench_print_json(results, nr))
+		status = bench_fail(1, "no memory to print the results");
+	if (bench_is_interrupted())
+		status = bench_fail(128 + bench_interrupt(), "%s: interrupted after %u of %u rows",
+				    request->suite->name, nr, surroundings->nr_wanted);
+	return status;
+}
+
+static unsigned count_all_wanted(const struct request *request)
+{
+	unsigned nr = 0;
+
+	for (unsigned i = 0; i < request->suite->nr_stages; i++)
+		nr += count_wanted(request, request->suite->stages[i]);
+	return nr;
 }
 
 static int run_suite(const struct request *request)
 {
 	const struct bench_suite *suite = request->suite;
+	struct bench_surroundings surroundings = {.nr_wanted = count_all_wanted(request)};
 	uint64_t others_ns = machine_others_cpu_ns();
 	uint64_t begin = clock_ns();
 	struct bench_result *results;
-	unsigned nr_results = 0;
-	unsigned nr = 0;
-	int ret = 0;
+	unsigned nr;
+	int status;
 
-	for (unsigned i = 0; i < suite->nr_stages; i++)
-		nr += count_wanted(request, suite->stages[i]);
-	if (!nr) {
+	if (!surroundings.nr_wanted) {
 		bench_fail(0, "suite %s has no row with \"%s\" in its name", suite->name,
 			   request->row);
 		return 2;
 	}
 	if (suite->check && suite->check())
 		return 1;
-	results = calloc(nr, sizeof(*results));
+	results = calloc(surroundings.nr_wanted, sizeof(*results));
 	if (!results)
 		return bench_fail(1, "no memory for the results");
 	repetitions_now = request->repetitions;
 	bench_catch_interrupts();
 	congestion_prepare();
-	progress_begin(suite->name, nr, 0);
-	for (unsigned i = 0; i < suite->nr_stages && !bench_is_interrupted(); i++) {
-		unsigned wanted = count_wanted(request, suite->stages[i]);
-
-		if (wanted && run_stage(request, suite->stages[i], &results[nr_results]))
-			ret = 1;
-		nr_results += wanted;
-	}
-	bench_clear_progress();
-	if (bench_is_interrupted())
-		ret = bench_fail(130, "interrupted");
-	else if (!request->as_json)
-		bench_print_table(results, nr_results, request->repetitions,
-				  &(struct bench_surroundings){
-					  others_cores(others_ns, clock_ns() - begin),
-					  distance_now,
-				  });
-	else if (bench_print_json(results, nr_results))
-		ret = bench_fail(1, "no memory to print the results");
-	for (unsigned i = 0; i < nr_results; i++) {
+	progress_begin(suite->name, surroundings.nr_wanted, 0);
+	nr = run_stages(request, results);
+	surroundings.others = others_cores(others_ns, clock_ns() - begin);
+	surroundings.distance = distance_now;
+	status = report(request, results, nr, &surroundings);
+	for (unsigned i = 0; i < surroundings.nr_wanted; i++) {
 		free(results[i].ours);
 		free(results[i].reference);
 	}
 	free(results);
-	return ret;
+	return status;
 }
 
 static int list_suites(void)

@@ -93,6 +93,8 @@ uint64_t bench_bytes(uint64_t usual, uint64_t step);
 /* True when the user has interrupted the run (SIGINT, SIGTERM). Then loops that wait must end, and
  * setups fail. */
 bool bench_is_interrupted(void);
+/* Returns the number of the signal that has done so; 0: none. */
+int bench_interrupt(void);
 /* From now on the first signal ends the run in order, and a second one ends it at once. The daemons
  * die with this process. */
 void bench_catch_interrupts(void);
@@ -110,11 +112,12 @@ void bench_describe_machine(char *out, size_t size);
 struct bench_surroundings {
 	double others; /* cores that other processes kept busy meanwhile */
 	struct distance distance;
+	unsigned nr_wanted; /* rows; of these, the first were measured if the run was interrupted */
 };
 
 void bench_print_table(const struct bench_result *results, unsigned nr, unsigned repetitions,
 		       const struct bench_surroundings *surroundings);
-/* Returns 0, or -ENOMEM. */
+/* Says of each row whether its run was interrupted. Returns 0, or -ENOMEM. */
 int bench_print_json(const struct bench_result *results, unsigned nr);
 
 /* ---- The suites */

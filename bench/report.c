@@ -238,6 +238,8 @@ void bench_print_table(const struct bench_result *results, unsigned nr, unsigned
 	}
 	bench_describe_machine(machine, sizeof(machine));
 	printf("# %s\n", machine);
+	if (bench_is_interrupted())
+		printf("# interrupted after %u of %u rows\n", nr, surroundings->nr_wanted);
 	printf("# medians over repetitions: %u; spread: to the smallest and to the largest\n",
 	       repetitions);
 	printf("# other processes kept %.2f cores busy meanwhile\n", surroundings->others);
@@ -272,13 +274,20 @@ static json_t *json_of_values(const double *values, unsigned nr)
 static json_t *json_of_result(const struct bench_result *result)
 {
 	const struct bench_row *row = result->row;
+	json_t *json;
 
-	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:s?, s:o}", "name", row->name, "unit",
+	json = json_pack("{s:s, s:s, s:s, s:o, s:o, s:s?, s:o}", "name", row->name, "unit",
 			 row->unit, "better", row->better == BENCH_LOWER ? "lower" : "higher",
 			 "ours", json_of_values(result->ours, result->nr_ours), "reference",
 			 json_of_values(result->reference, result->nr_reference), "reference_is",
 			 row->reference_is, "bar",
 			 isnan(row->bar) ? json_null() : json_real(row->bar));
+	if (json && bench_is_interrupted() &&
+	    json_object_set_new(json, "interrupted", json_true())) {
+		json_decref(json);
+		return NULL;
+	}
+	return json;
 }
 
 int bench_print_json(const struct bench_result *results, unsigned nr)

@@ -43,6 +43,25 @@ grep -Eq '^# CPU .*; TCP [a-z0-9_-]+$' table || fail "bench limit: $(cat table)"
 	python3 -c 'import json; row, = json.load(open("sorts")); assert row["ours"][0] > 0 and row["reference"][0] > 0, row' || fail "bench apps: $(cat sorts)"
 }
 
+# An interrupt ends a program that would go on for long, also one that has closed its output.
+[ "$(stat -f -c %T /dev/shm)" != tmpfs ] || {
+	mkdir programs
+	printf '#!/bin/sh\necho $$ >%s/sorting\nexec sleep 600 >/dev/null\n' "$PWD" >programs/sort
+	chmod +x programs/sort
+	AFAR_BENCH_SPAN_MS=2 PATH=$PWD/programs:$PATH "$AFAR" bench apps --reps 1 --row 'sort 1 GiB, local / GNU' --json >rows 2>lines &
+	bench=$!
+	running="$running $bench"
+	eventually test -s sorting
+	kill -TERM "$bench"
+	eventually has_ended "$bench"
+	got=0
+	wait "$bench" || got=$?
+	forget "$bench"
+	[ "$got" -eq 143 ] || fail "bench apps: after SIGTERM it ended with $got: $(cat lines)"
+	! kill -0 "$(cat sorting)" 2>/dev/null || fail "a program is left"
+	[ "$(cat rows)" = '[]' ] || fail "bench apps: $(cat rows)"
+}
+
 # What cannot be measured here is left out, with the reason.
 "$AFAR" bench registration --reps 1 --row ', verbs' --json >rows
 python3 - rows <<'END' || fail 'rows over verbs should be skipped where they cannot be measured'
@@ -65,6 +84,52 @@ for i, (row, line) in enumerate(zip(rows, lines)):
     left = ", about [0-9]+ (s|min) left" if i else ""
     assert re.fullmatch(f"afar bench: limit: row {i + 1} of {len(rows)}{left}: {re.escape(row['name'])}", line), line
 END
+
+# is_in_row NUMBER PID: the bench has said that this row begins, or has ended.
+is_in_row() {
+	grep -q "row $1 of" lines || has_ended "$2"
+}
+
+# interrupted SIGNAL STATUS FLAG…: a suite that gets the signal in its second row ends so, and leaves no daemon or folder
+# behind. What it has printed is in ./rows.
+interrupted() {
+	signal=$1 want=$2 got=0
+	shift 2
+	: >lines
+	"$AFAR" bench queue --reps 8 --row 'read 4 KiB' "$@" >rows 2>lines &
+	bench=$!
+	running="$running $bench"
+	eventually is_in_row 2 "$bench"
+	pgrep -P "$bench" >children || fail "bench $*: nothing to interrupt: $(cat lines)"
+	while read -r child; do
+		tr '\0' '\n' <"/proc/$child/cmdline" | grep -o '^/tmp/afar-bench-[^/]*' || :
+	done <children >folders
+	[ -s folders ] || fail "bench $*: no daemon: $(cat lines)"
+	kill "-$signal" "$bench"
+	wait "$bench" || got=$?
+	forget "$bench"
+	[ "$got" -eq "$want" ] || fail "bench $*: after SIG$signal it ended with $got: $(cat lines)"
+	tail -n 1 lines | grep -q 'queue: interrupted after 1 of 2 rows$' || fail "bench $*: $(cat lines)"
+	while read -r child; do
+		! kill -0 "$child" 2>/dev/null || fail "a process is left: $(ps -p "$child" -o args=)"
+	done <children
+	while read -r folder; do
+		[ ! -e "$folder" ] || fail "a folder is left: $folder"
+	done <folders
+}
+
+# A run that is interrupted prints the rows that it has measured whole.
+interrupted INT 130 --json
+python3 - rows <<'END' || fail "not the row that was measured: $(cat rows)"
+import json, sys
+
+row, = json.load(open(sys.argv[1]))
+assert row["name"] == "read 4 KiB, depth 32, batch 8 / batch 1", row
+assert len(row["ours"]) == len(row["reference"]) == 8 and row["interrupted"] is True, row
+END
+interrupted TERM 143
+grep -q '^# interrupted after 1 of 2 rows$' rows || fail "the table does not say that it is not whole: $(cat rows)"
+[ "$(grep -c '^  read 4 KiB' rows)" -eq 1 ] || fail "not the row that was measured: $(cat rows)"
 
 # cannot STATUS PATTERN FLAG…: afar bench with these ends so, having said why in one line.
 cannot() {
