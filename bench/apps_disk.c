@@ -51,12 +51,11 @@ static int warm_servers(uint64_t bytes)
 	char size[32];
 	const char *const reserve[] = {APPS_AFAR, "ns", "reserve", "s", size, NULL};
 	static const char *const release[] = {APPS_AFAR, "ns", "release", "s", NULL};
-	double ignored;
 	int ret;
 
 	snprintf(size, sizeof(size), "%lluM", (unsigned long long)(bucket_bytes(bytes) >> 20) + 2);
-	ret = apps_run(reserve, &ignored);
-	return ret ? ret : apps_run(release, &ignored);
+	ret = apps_run(reserve, NULL);
+	return ret ? ret : apps_run(release, NULL);
 }
 
 static int sort(const struct sorting_files *files, uint64_t bytes, bool is_verified,
@@ -67,9 +66,10 @@ static int sort(const struct sorting_files *files, uint64_t bytes, bool is_verif
 				   files->out, "--ns", "s",   NULL};
 	const char *const verify[] = {APPS_AFAR,   "sort",    "verify", files->out,
 				      "--against", files->in, NULL};
-	double ignored;
-	int ret = apps_run(create, &ignored);
+	int ret = apps_choose_path("local");
 
+	if (!ret)
+		ret = apps_run(create, NULL);
 	if (!ret)
 		ret = apps_generate(files->in, bytes);
 	if (!ret)
@@ -78,7 +78,7 @@ static int sort(const struct sorting_files *files, uint64_t bytes, bool is_verif
 		ret = settle(files);
 	if (!ret)
 		ret = apps_run(run, seconds);
-	return ret || !is_verified ? ret : apps_run(verify, &ignored);
+	return ret || !is_verified ? ret : apps_run(verify, NULL);
 }
 
 static int run_afar(void *stage, const struct bench_row *row, unsigned repetition, double *value)
@@ -91,8 +91,8 @@ static int run_afar(void *stage, const struct bench_row *row, unsigned repetitio
 
 	(void)stage;
 	if (!ret)
-		ret = apps_start_cluster(
-			"local", bucket_bytes(bytes) / APPS_NR_SERVERS + SERVER_SPARE, &cluster);
+		ret = apps_start_cluster(bucket_bytes(bytes) / APPS_NR_SERVERS + SERVER_SPARE,
+					 &cluster);
 	if (!ret)
 		ret = sort(&files, bytes, repetition == 0, &seconds);
 	cluster_stop(cluster);
@@ -104,7 +104,7 @@ static int run_afar(void *stage, const struct bench_row *row, unsigned repetitio
 static int make_input(const struct sorting_files *files, uint64_t bytes)
 {
 	struct cluster *cluster = NULL;
-	int ret = apps_start_cluster("local", SERVER_SPARE, &cluster);
+	int ret = apps_start_cluster(SERVER_SPARE, &cluster);
 
 	if (!ret)
 		ret = apps_generate(files->in, bytes);

@@ -26,6 +26,7 @@
 #define COPY_BYTES    ((size_t)256 << 10)
 #define AHEAD	      12U
 #define PROCESSES_MAX 64U
+#define STEP_BYTES    ((uint64_t)64 << 20) /* of what a namespace lacks for a region */
 
 enum part { READ_INPUT, WRITE_BUCKETS, READ_BUCKETS, WRITE_OUTPUT, SORT, NR_PARTS };
 
@@ -193,7 +194,25 @@ static int open_all(struct process *process)
 	return ret ? ret : get_records(process);
 }
 
-/* Does each part once unasked, and then each when it is told to. The process ends with what it has open. */
+/* The servers get back at once what it had open. Else they would wait for the session's end, and the next sort for its room. */
+static void close_all(const struct process *process)
+{
+	struct afar_region *const regions[] = {process->in, process->buckets, process->out};
+
+	if (process->queue)
+		afar_queue_close(process->queue);
+	if (process->buffer)
+		afar_buffer_unregister(process->buffer);
+	for (unsigned i = 0; i < 3; i++)
+		if (regions[i])
+			afar_region_close(regions[i]);
+	if (process->ns)
+		afar_namespace_close(process->ns);
+	if (process->session)
+		afar_session_close(process->session);
+}
+
+/* Does each part once unasked, and then each when it is told to. */
 static int process_main(int channel, void *argument)
 {
 	const struct share *share = argument;
@@ -215,6 +234,7 @@ static int process_main(int channel, void *argument)
 		ret = do_part(&process, (enum part)i);
 	}
 	child_send(&parent, &ret, sizeof(ret));
+	close_all(&process);
 	return ret != 0;
 }
 
@@ -285,29 +305,105 @@ static int run_parts(const struct processes *processes, double *seconds)
 	return ret;
 }
 
-int sorting_run_floor(void *stage, const struct bench_row *row, unsigned repetition, double *value)
-{
-	static const char *const create[] = {APPS_AFAR, "ns", "create", "s", NULL};
-	static const char *const names[] = {"s:in", "s:buckets", "s:out"};
-	const struct sorting *sorting = row->parameters;
-	struct processes processes = {0};
-	struct cluster *cluster = NULL;
-	uint64_t bytes = sorting_bytes(row);
-	double seconds = 1, ignored;
-	int ret = apps_start_cluster(sorting->transport, sorting_server_bytes(bytes), &cluster);
+/* ---- The regions that the parts are written to. Their bytes do not matter: all are written before any is timed. */
 
-	(void)stage;
+/* The namespace has most of the room, from a sort before. */
+static int make_region(struct afar_namespace *ns, const char *name, uint64_t bytes)
+{
+	struct afar_region *region;
+	int ret;
+
+	while ((ret = afar_region_create(ns, name, bytes, 0, &region)) == -AFAR_ERESERVE) {
+		ret = afar_namespace_reserve(ns, STEP_BYTES);
+		if (ret)
+			return ret;
+	}
+	return ret ? ret : afar_region_close(region);
+}
+
+static int make_regions(uint64_t bytes)
+{
+	struct afar_session *session;
+	struct afar_namespace *ns;
+	int ret = afar_session_open(NULL, NULL, &session);
+
+	if (ret)
+		return ret;
+	ret = afar_namespace_open(session, "s", &ns);
+	if (!ret) {
+		ret = make_region(ns, "buckets", bytes);
+		if (!ret)
+			ret = make_region(ns, "out", bytes);
+		afar_namespace_close(ns);
+	}
+	afar_session_close(session);
+	return ret;
+}
+
+/* In a process of its own, which ends with what it has open, because those that are forked later want no threads here. */
+static int make_main(int channel, void *argument)
+{
+	const struct child parent = {.channel = channel};
+	int ret = make_regions(*(const uint64_t *)argument);
+
+	child_send(&parent, &ret, sizeof(ret));
+	return ret != 0;
+}
+
+static int need_regions(uint64_t bytes)
+{
+	struct child child;
+	int status = 0, ret = child_start(&child, make_main, &bytes);
+
+	if (ret)
+		return ret;
+	ret = child_receive(&child, &status, sizeof(status));
+	child_stop(&child);
+	if (ret || status)
+		return bench_fail(ret ? ret : status, "regions for the parts of a sort: %s",
+				  afar_strerror(ret ? ret : status));
+	return 0;
+}
+
+static int remove_regions(void)
+{
+	static const char *const buckets[] = {APPS_AFAR, "region", "rm", "s:buckets", NULL};
+	static const char *const out[] = {APPS_AFAR, "region", "rm", "s:out", NULL};
+	int ret = apps_run(buckets, NULL);
+
+	return ret ? ret : apps_run(out, NULL);
+}
+
+/* Waits until they have closed what they had open. */
+static void await_ends(const struct processes *processes)
+{
+	char word;
+
+	for (unsigned i = 0; i < processes->nr; i++)
+		child_receive(&processes->children[i], &word, sizeof(word));
+}
+
+int sorting_run_floor(void *state, const struct bench_row *row, unsigned repetition, double *value)
+{
+	const uint64_t bytes = sorting_bytes(row);
+	struct sorting_stage *stage = state;
+	struct processes processes = {0};
+	double seconds = 1;
+	int ret = sorting_need_cluster(stage, row);
+
 	(void)repetition;
 	if (!ret)
-		ret = apps_run(create, &ignored);
-	for (unsigned i = 0; i < 3 && !ret; i++)
-		ret = apps_generate(names[i], bytes);
+		ret = need_regions(bytes);
 	if (!ret)
 		ret = start(&processes, bytes);
 	if (!ret)
 		ret = run_parts(&processes, &seconds);
+	if (!ret)
+		await_ends(&processes);
 	stop(&processes);
-	cluster_stop(cluster);
+	if (!ret)
+		ret = remove_regions();
+	sorting_turn_ends(stage, ret);
 	*value = (double)bytes / seconds / 1e9;
 	return ret;
 }

@@ -68,7 +68,6 @@ static int sort_by_mpi(const struct mpi_sort *sort, const struct sorting_files *
 {
 	struct mpi_command command;
 	char program[PATH_MAX], told[128];
-	double ignored;
 	int ret = peer_find_built(sort->program, program);
 
 	if (!ret)
@@ -82,37 +81,35 @@ static int sort_by_mpi(const struct mpi_sort *sort, const struct sorting_files *
 	command.words[command.nr++] = files->out;
 	command.words[command.nr++] = told;
 	command.words[command.nr] = NULL;
-	ret = apps_run(command.words, &ignored);
+	ret = apps_run(command.words, NULL);
 	return ret ? ret : read_seconds(told, seconds);
 }
 
-static int verify(const struct sorting_files *files)
+static int verify(const struct sorting_stage *stage)
 {
-	const char *const arguments[] = {APPS_AFAR,   "sort",	 "verify", files->out,
-					 "--against", files->in, NULL};
+	const char *const arguments[] = {APPS_AFAR,   "sort",	       "verify", stage->files.out,
+					 "--against", stage->files.in, NULL};
 	struct cluster *cluster = NULL;
-	double ignored;
-	int ret = apps_start_cluster("local", SERVER_SPARE, &cluster);
+	int ret = stage->cluster ? 0 : apps_start_cluster(SERVER_SPARE, &cluster);
 
 	if (!ret)
-		ret = apps_run(arguments, &ignored);
+		ret = apps_run(arguments, NULL);
 	cluster_stop(cluster);
 	return ret;
 }
 
-static int run_mpi(void *stage, const struct bench_row *row, unsigned repetition, double *value)
+static int run_mpi(void *state, const struct bench_row *row, unsigned repetition, double *value)
 {
-	struct sorting_files files = {0};
-	uint64_t bytes = sorting_bytes(row);
+	const uint64_t bytes = sorting_bytes(row);
+	struct sorting_stage *stage = state;
 	double seconds = 1;
-	int ret = sorting_make_input(&files, bytes);
+	int ret = sorting_need_file(stage, row);
 
-	(void)stage;
 	if (!ret)
-		ret = sort_by_mpi(mpi_of(row), &files, &seconds);
+		ret = sort_by_mpi(mpi_of(row), &stage->files, &seconds);
 	if (!ret && repetition == 0)
-		ret = verify(&files);
-	folder_remove(&files.folder);
+		ret = verify(stage);
+	sorting_turn_ends(stage, ret);
 	*value = (double)bytes / seconds / 1e9;
 	return ret;
 }
@@ -128,15 +125,15 @@ static const struct sorting floor_tcp = {"tcp", 1, NULL};
 static struct bench_row rows[] = {
 	{"sort 1 GiB, local / MPICH", "GB/s", BENCH_HIGHER, MPI("MPICH"), BAR_MPI, &mpich_1,
 	 sorting_run, run_mpi},
-	{"sort 4 GiB, local / MPICH", "GB/s", BENCH_HIGHER, MPI("MPICH"), BAR_MPI, &mpich_4,
-	 sorting_run, run_mpi},
 	{"sort 1 GiB, local / Open MPI", "GB/s", BENCH_HIGHER, MPI("Open MPI"), BAR_MPI,
 	 &open_mpi_1, sorting_run, run_mpi},
 	{"sort 1 GiB, local / its parts", "GB/s", BENCH_HIGHER, FLOOR, BAR_FLOOR, &floor_1,
 	 sorting_run, sorting_run_floor},
-	{"sort 4 GiB, local / its parts", "GB/s", BENCH_HIGHER, FLOOR, BAR_FLOOR, &floor_4,
-	 sorting_run, sorting_run_floor},
 	{"sort 1 GiB, tcp / its parts", "GB/s", BENCH_HIGHER, FLOOR, BAR_FLOOR, &floor_tcp,
+	 sorting_run, sorting_run_floor},
+	{"sort 4 GiB, local / MPICH", "GB/s", BENCH_HIGHER, MPI("MPICH"), BAR_MPI, &mpich_4,
+	 sorting_run, run_mpi},
+	{"sort 4 GiB, local / its parts", "GB/s", BENCH_HIGHER, FLOOR, BAR_FLOOR, &floor_4,
 	 sorting_run, sorting_run_floor},
 };
 
@@ -157,7 +154,6 @@ static int setup(void **stage)
 {
 	const char *missing = folder_tmpfs_missing();
 
-	*stage = NULL;
 	for (unsigned i = 0; i < NR_ROWS(rows); i++) {
 		if (!has_memory(&rows[i]))
 			bench_skip(&rows[i], 1,
@@ -167,12 +163,7 @@ static int setup(void **stage)
 		else if (mpi_of(&rows[i]) && !has_mpi(mpi_of(&rows[i])))
 			bench_skip(&rows[i], 1, mpi_of(&rows[i])->mpi->missing);
 	}
-	return 0;
+	return sorting_setup(stage);
 }
 
-static void teardown(void *stage)
-{
-	(void)stage;
-}
-
-const struct bench_stage apps_sort_stage = {setup, teardown, rows, NR_ROWS(rows)};
+const struct bench_stage apps_sort_stage = {setup, sorting_teardown, rows, NR_ROWS(rows)};
