@@ -290,10 +290,23 @@ static const struct bench_stage sort_stage = {setup, sorting_teardown, rows, NR_
 static const struct bench_stage *const stages[] = {&sort_stage, &apps_sort_stage, &apps_disk_stage,
 						   &apps_graph_stage, &apps_cow_stage};
 
+static const struct bench_pace paces[] = {
+	{.rows = "4 GiB", .seconds = 180, .repetitions = 1, .is_long = true},
+	{.rows = "8 GiB", .seconds = 240, .repetitions = 1, .is_long = true},
+	{.rows = "igraph", .seconds = 35, .repetitions = 2},
+	{.rows = "PageRank scale 22", .seconds = 40, .repetitions = 2},
+	{.rows = "GNU sort", .seconds = 30, .repetitions = 2},
+	{.rows = "", .seconds = 15},
+};
+
 const struct bench_suite bench_suite_apps = {
 	.name = "apps",
 	.summary = "sorts, graphs and versions of regions, against programs that have all in their "
 		   "own memory",
+	.repetitions = 3,
+	.is_warm = true,
+	.paces = paces,
+	.nr_paces = NR_ROWS(paces),
 	.stages = stages,
 	.nr_stages = NR_ROWS(stages),
 };

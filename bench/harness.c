@@ -36,11 +36,15 @@ static const struct bench_suite *const suites[] = {
 struct request {
 	const struct bench_suite *suite; /* NULL: list them           */
 	const char *row;		 /* part of a name, or NULL   */
-	unsigned repetitions;
+	unsigned repetitions;		 /* of each; 0: as they have by default */
 	bool as_json;
+	bool is_long; /* measures also what takes long */
 };
 
+#define LEFT_OUT "not measured: it takes minutes; --long measures it"
+
 static unsigned repetitions_now = REPETITIONS_DEFAULT;
+static bool is_warm_up;
 static char note_now[sizeof(((struct bench_result *)NULL)->note)];
 static struct distance distance_now;
 
@@ -67,23 +71,78 @@ unsigned bench_repetitions(void)
 	return repetitions_now;
 }
 
-uint64_t bench_span_ns(uint64_t usual_ns)
+/* Returns what the user asks for; 0: nothing. */
+static uint64_t asked_span_ns(void)
 {
 	const char *text = getenv("AFAR_BENCH_SPAN_MS");
-	unsigned long span_ms = text ? strtoul(text, NULL, 10) : 0;
 
-	return span_ms > 0 ? span_ms * UINT64_C(1000000) : usual_ns;
+	return (text ? strtoul(text, NULL, 10) : 0) * UINT64_C(1000000);
+}
+
+uint64_t bench_span_ns(uint64_t usual_ns)
+{
+	if (asked_span_ns())
+		return asked_span_ns();
+	return is_warm_up ? usual_ns / 4 : usual_ns;
 }
 
 uint64_t bench_bytes(uint64_t usual, uint64_t step)
 {
-	const uint64_t second_ns = UINT64_C(1000000000), span_ns = bench_span_ns(second_ns);
+	const uint64_t second_ns = UINT64_C(1000000000), span_ns = asked_span_ns();
 	uint64_t steps = usual / step;
 
-	if (span_ns < second_ns)
+	if (span_ns && span_ns < second_ns)
 		steps = steps * (span_ns / 1000) / (second_ns / 1000);
 	return steps ? steps * step : step;
 }
+
+/* ---- What is known of rows before */
+
+static const struct bench_pace *pace_of(const struct bench_suite *suite,
+					const struct bench_row *row)
+{
+	for (unsigned i = 0; i < suite->nr_paces; i++) {
+		if (strstr(row->name, suite->paces[i].rows))
+			return &suite->paces[i];
+	}
+	return NULL;
+}
+
+static unsigned usual_repetitions(const struct bench_suite *suite)
+{
+	return suite->repetitions ? suite->repetitions : REPETITIONS_DEFAULT;
+}
+
+static unsigned repetitions_of(const struct request *request, const struct bench_row *row)
+{
+	const struct bench_pace *pace = pace_of(request->suite, row);
+
+	if (request->repetitions)
+		return request->repetitions;
+	return pace && pace->repetitions ? pace->repetitions : usual_repetitions(request->suite);
+}
+
+static bool is_left_out(const struct request *request, const struct bench_row *row)
+{
+	const struct bench_pace *pace = pace_of(request->suite, row);
+
+	return pace && pace->is_long && !request->is_long;
+}
+
+/* Returns how long a row takes with as many repetitions as it gets. */
+static double seconds_of(const struct request *request, const struct bench_row *row)
+{
+	const struct bench_pace *pace = pace_of(request->suite, row);
+	const struct request by_default = {.suite = request->suite};
+
+	if (is_left_out(request, row))
+		return 0;
+	return pace ? pace->seconds * repetitions_of(request, row) /
+			       repetitions_of(&by_default, row)
+		    : 1;
+}
+
+/* ---- One row */
 
 static int run_ours(void *stage, struct bench_result *result, unsigned repetition, double *value)
 {
@@ -101,9 +160,14 @@ static int run_reference(void *stage, struct bench_result *result, unsigned repe
 static int warm_up(void *stage, struct bench_result *result)
 {
 	double dropped;
-	int ret = run_ours(stage, result, 0, &dropped);
+	int ret;
 
-	return ret ? ret : run_reference(stage, result, 0, &dropped);
+	is_warm_up = true;
+	ret = run_ours(stage, result, 0, &dropped);
+	if (!ret)
+		ret = run_reference(stage, result, 0, &dropped);
+	is_warm_up = false;
+	return ret;
 }
 
 /* The side that goes first alternates too, so that neither always finds what the other left
@@ -122,10 +186,10 @@ static int run_repetition(void *stage, struct bench_result *result, unsigned rep
 	return ret ? ret : run_ours(stage, result, repetition, ours);
 }
 
-static int run_row(void *stage, struct bench_result *result)
+static int run_row(const struct request *request, void *stage, struct bench_result *result)
 {
-	unsigned all = repetitions_now;
-	int ret;
+	const unsigned all = repetitions_of(request, result->row);
+	int ret = 0;
 
 	result->ours = calloc(all, sizeof(double));
 	result->reference = calloc(all, sizeof(double));
@@ -133,7 +197,8 @@ static int run_row(void *stage, struct bench_result *result)
 		return bench_fail(-ENOMEM, "no memory for the results");
 	note_now[0] = '\0';
 	progress_repetition(0, all);
-	ret = warm_up(stage, result);
+	if (!request->suite->is_warm)
+		ret = warm_up(stage, result);
 	for (unsigned i = 0; i < all && !ret; i++) {
 		if (bench_is_interrupted())
 			return -EINTR;
@@ -176,17 +241,33 @@ static double others_cores(uint64_t others_before_ns, uint64_t elapsed_ns)
 }
 
 /* Measures a row whose stage is set up, or is left out, or has failed to: `setup_status`. */
-static void measure_row(void *stage, int setup_status, struct bench_result *result)
+static void measure_row(const struct request *request, void *stage, int setup_status,
+			struct bench_result *result)
 {
+	const double seconds = seconds_of(request, result->row);
 	int ret = setup_status;
 
-	if (ret || !result->row->run_ours) {
-		progress_skip(1);
+	if (is_left_out(request, result->row)) {
+		result->left_out = LEFT_OUT;
+		ret = 0;
+	}
+	if (ret || result->left_out || !result->row->run_ours) {
+		progress_skip(seconds);
 	} else {
-		progress_row(result->row->name, 1);
-		ret = run_row(stage, result);
+		progress_row(result->row->name, seconds);
+		ret = run_row(request, stage, result);
 	}
 	result->has_failed = ret != 0;
+}
+
+/* Nothing need be set up for rows that are left out. */
+static bool is_needed(const struct request *request, const struct bench_stage *stage)
+{
+	for (unsigned i = 0; i < stage->nr_rows; i++) {
+		if (is_wanted(request, &stage->rows[i]) && !is_left_out(request, &stage->rows[i]))
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -196,21 +277,22 @@ static void measure_row(void *stage, int setup_status, struct bench_result *resu
 static unsigned run_stage(const struct request *request, const struct bench_stage *stage,
 			  struct bench_result *results)
 {
+	const bool has_setup = is_needed(request, stage);
 	void *state = NULL;
 	unsigned nr = 0;
 	int ret = 0;
 
 	progress_setup();
-	if (stage->setup)
+	if (has_setup && stage->setup)
 		ret = stage->setup(&state);
 	for (unsigned i = 0; i < stage->nr_rows && !bench_is_interrupted(); i++) {
 		if (!is_wanted(request, &stage->rows[i]))
 			continue;
 		results[nr].row = &stage->rows[i];
-		measure_row(state, ret, &results[nr]);
+		measure_row(request, state, ret, &results[nr]);
 		nr += !results[nr].has_failed || !bench_is_interrupted();
 	}
-	if (!ret && stage->teardown)
+	if (has_setup && !ret && stage->teardown)
 		stage->teardown(state);
 	return nr;
 }
@@ -238,7 +320,7 @@ static int report(const struct request *request, const struct bench_result *resu
 	for (unsigned i = 0; i < nr; i++)
 		status |= results[i].has_failed;
 	if (!request->as_json)
-		bench_print_table(results, nr, request->repetitions, surroundings);
+		bench_print_table(results, nr, surroundings);
 	else if (bench_print_json(results, nr))
 		status = bench_fail(1, "no memory to print the results");
 	if (bench_is_interrupted())
@@ -254,6 +336,23 @@ static unsigned count_all_wanted(const struct request *request)
 	for (unsigned i = 0; i < request->suite->nr_stages; i++)
 		nr += count_wanted(request, request->suite->stages[i]);
 	return nr;
+}
+
+/* 0: nobody knows. */
+static double seconds_of_all(const struct request *request)
+{
+	const struct bench_suite *suite = request->suite;
+	double seconds = 0;
+
+	for (unsigned i = 0; i < suite->nr_stages && suite->paces; i++) {
+		const struct bench_stage *stage = suite->stages[i];
+
+		for (unsigned j = 0; j < stage->nr_rows; j++)
+			seconds += is_wanted(request, &stage->rows[j])
+					   ? seconds_of(request, &stage->rows[j])
+					   : 0;
+	}
+	return seconds;
 }
 
 static int run_suite(const struct request *request)
@@ -276,10 +375,11 @@ static int run_suite(const struct request *request)
 	results = calloc(surroundings.nr_wanted, sizeof(*results));
 	if (!results)
 		return bench_fail(1, "no memory for the results");
-	repetitions_now = request->repetitions;
+	repetitions_now = request->repetitions ? request->repetitions : usual_repetitions(suite);
+	surroundings.nr_repetitions = repetitions_now;
 	bench_catch_interrupts();
 	congestion_prepare();
-	progress_begin(suite->name, surroundings.nr_wanted, 0);
+	progress_begin(suite->name, surroundings.nr_wanted, seconds_of_all(request));
 	nr = run_stages(request, results);
 	surroundings.others = others_cores(others_ns, clock_ns() - begin);
 	surroundings.distance = distance_now;
@@ -327,28 +427,31 @@ static int parse_arguments(int argc, char **argv, struct request *out)
 {
 	static const struct option options[] = {
 		{"json", no_argument, NULL, 'j'},
+		{"long", no_argument, NULL, 'l'},
 		{"reps", required_argument, NULL, 'n'},
 		{"row", required_argument, NULL, 'r'},
 		{NULL, 0, NULL, 0},
 	};
 	int option;
 
-	*out = (struct request){.repetitions = REPETITIONS_DEFAULT};
+	*out = (struct request){0};
 	optind = 0; /* the caller may have used getopt before */
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, ":", options, NULL)) != -1) {
 		if (option == 'j')
 			out->as_json = true;
+		else if (option == 'l')
+			out->is_long = true;
 		else if (option == 'n') {
 			if (parse_repetitions(optarg, &out->repetitions))
 				return -EINVAL;
 		} else if (option == 'r')
 			out->row = optarg;
 		else
-			return bench_fail(
-				-EINVAL,
-				"%s: use [SUITE] [--json] [--reps N] [--row PART-OF-A-NAME]",
-				argv[optind - 1]);
+			return bench_fail(-EINVAL,
+					  "%s: use [SUITE] [--json] [--long] [--reps N] [--row "
+					  "PART-OF-A-NAME]",
+					  argv[optind - 1]);
 	}
 	if (optind == argc)
 		return 0;

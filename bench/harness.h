@@ -33,7 +33,7 @@ struct bench_row {
 
 	/*
 	 * Measures our number once. `repetition` counts from 0. The warm-up, whose value is
-	 * dropped, is one more 0. NULL: the row is skipped, and its reference_is says why; a setup
+	 * dropped, is one more 0; a suite whose stages are warm has none. NULL: the row is skipped, and its reference_is says why; a setup
 	 * may do that.
 	 */
 	int (*run_ours)(void *stage, const struct bench_row *row, unsigned repetition,
@@ -49,9 +49,21 @@ struct bench_stage {
 	unsigned nr_rows;
 };
 
+/* What is known of some rows of a suite before they are measured. */
+struct bench_pace {
+	const char *rows; /* this is a part of their names */
+	double seconds; /* that each takes by default, with its part of what is set up; for the time that is left */
+	unsigned repetitions; /* by default; 0: the suite's */
+	bool is_long;	      /* they are left out without --long */
+};
+
 struct bench_suite {
 	const char *name;
 	const char *summary;
+	unsigned repetitions;		/* by default; 0: as most suites have */
+	bool is_warm;			/* stages warm up what must be warm, so rows need not be */
+	const struct bench_pace *paces; /* of these, the first that fits a row */
+	unsigned nr_paces;
 	/* Before anything starts: checks that the suite can be measured here. NULL: it always
 	 * can. */
 	int (*check)(void);
@@ -67,7 +79,9 @@ struct bench_result {
 	unsigned nr_ours;
 	unsigned nr_reference;
 	bool has_failed;
-	char note[256]; /* empty: there is none */
+	const char
+		*left_out; /* NULL: it was not; otherwise why it was, though it could be measured */
+	char note[256];	   /* empty: there is none */
 };
 
 /* Says on stderr why something could not be measured. Returns `status`, for the caller to
@@ -80,11 +94,12 @@ void bench_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Leaves rows out, and says why instead of naming their reference; for setups. */
 void bench_skip(struct bench_row *rows, unsigned nr, const char *why);
 
-/* Returns how many repetitions are counted, for stages that divide a span among them. */
+/* Returns how many repetitions are counted, for stages that divide a span among them. Rows with a number of their own are
+ * not meant. */
 unsigned bench_repetitions(void);
 
-/* Returns how long one measurement lasts: `usual_ns`, or $AFAR_BENCH_SPAN_MS, with which a suite is
- * tried out and nothing is measured. Suites `volume` and `file` ask. */
+/* Returns how long one measurement lasts: `usual_ns`, a quarter of it for a warm-up, or $AFAR_BENCH_SPAN_MS, with which a
+ * suite is tried out and nothing is measured. Suites `volume` and `file` ask. */
 uint64_t bench_span_ns(uint64_t usual_ns);
 /* Returns how many bytes one measurement moves: `usual`, a multiple of `step`, or less of these if
  * $AFAR_BENCH_SPAN_MS is less than a second. */
@@ -112,10 +127,11 @@ void bench_describe_machine(char *out, size_t size);
 struct bench_surroundings {
 	double others; /* cores that other processes kept busy meanwhile */
 	struct distance distance;
+	unsigned nr_repetitions; /* of most rows */
 	unsigned nr_wanted; /* rows; of these, the first were measured if the run was interrupted */
 };
 
-void bench_print_table(const struct bench_result *results, unsigned nr, unsigned repetitions,
+void bench_print_table(const struct bench_result *results, unsigned nr,
 		       const struct bench_surroundings *surroundings);
 /* Says of each row whether its run was interrupted. Returns 0, or -ENOMEM. */
 int bench_print_json(const struct bench_result *results, unsigned nr);

@@ -168,7 +168,7 @@ static const char *verdict_of(const struct bench_result *result)
 
 	if (result->has_failed)
 		return "FAILED";
-	if (!row->run_ours)
+	if (!row->run_ours || result->left_out)
 		return "skipped";
 	if (isnan(row->bar))
 		return "reported";
@@ -213,11 +213,16 @@ static void print_heading(int name_width)
 	printf("\n");
 }
 
+static const char *reference_of(const struct bench_result *result)
+{
+	return result->left_out ? result->left_out : result->row->reference_is;
+}
+
 /* Rows with one reference stand together under its name. */
 static bool is_new_reference(const struct bench_result *results, unsigned i)
 {
-	const char *now = results[i].row->reference_is;
-	const char *before = i ? results[i - 1].row->reference_is : NULL;
+	const char *now = reference_of(&results[i]);
+	const char *before = i ? reference_of(&results[i - 1]) : NULL;
 
 	if (!i)
 		return true;
@@ -226,7 +231,7 @@ static bool is_new_reference(const struct bench_result *results, unsigned i)
 	return strcmp(now, before) != 0;
 }
 
-void bench_print_table(const struct bench_result *results, unsigned nr, unsigned repetitions,
+void bench_print_table(const struct bench_result *results, unsigned nr,
 		       const struct bench_surroundings *surroundings)
 {
 	char machine[512];
@@ -241,18 +246,20 @@ void bench_print_table(const struct bench_result *results, unsigned nr, unsigned
 	if (bench_is_interrupted())
 		printf("# interrupted after %u of %u rows\n", nr, surroundings->nr_wanted);
 	printf("# medians over repetitions: %u; spread: to the smallest and to the largest\n",
-	       repetitions);
+	       surroundings->nr_repetitions);
 	printf("# other processes kept %.2f cores busy meanwhile\n", surroundings->others);
 	if (surroundings->distance.most_ns > 0)
 		printf("# a cache line went from one core to another and back in %.0f to %.0f ns\n",
 		       surroundings->distance.least_ns, surroundings->distance.most_ns);
 	print_heading(name_width);
 	for (unsigned i = 0; i < nr; i++) {
-		const char *reference_is = results[i].row->reference_is;
+		const char *reference_is = reference_of(&results[i]);
 
 		if (is_new_reference(results, i))
 			printf("reference: %s\n", reference_is ? reference_is : "none");
 		print_row(&results[i], name_width);
+		if (results[i].nr_ours && results[i].nr_ours != surroundings->nr_repetitions)
+			printf("      repetitions: %u\n", results[i].nr_ours);
 	}
 }
 
@@ -280,7 +287,7 @@ static json_t *json_of_result(const struct bench_result *result)
 			 row->unit, "better", row->better == BENCH_LOWER ? "lower" : "higher",
 			 "ours", json_of_values(result->ours, result->nr_ours), "reference",
 			 json_of_values(result->reference, result->nr_reference), "reference_is",
-			 row->reference_is, "bar",
+			 reference_of(result), "bar",
 			 isnan(row->bar) ? json_null() : json_real(row->bar));
 	if (json && bench_is_interrupted() &&
 	    json_object_set_new(json, "interrupted", json_true())) {

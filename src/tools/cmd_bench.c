@@ -12,6 +12,7 @@ static int bench(struct cli *cli, const struct cli_command *command, int argc, c
 {
 	static const struct cli_flag flags[] = {
 		{"json", NULL, "as JSON", NULL},
+		{"long", NULL, "also the rows that take minutes", NULL},
 		{"reps", "N", "how often to measure each", NULL},
 		{"row", "TEXT", "only the rows with this in their names", NULL},
 		{0},
@@ -29,7 +30,7 @@ static int bench(struct cli *cli, const struct cli_command *command, int argc, c
 }
 
 const struct cli_command bench_commands[] = {
-	{"bench", "[SUITE] [--json] [--reps N] [--row TEXT]",
+	{"bench", "[SUITE] [--json] [--long] [--reps N] [--row TEXT]",
 	 "measure against the machine's limits", bench},
 	{0},
 };

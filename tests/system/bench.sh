@@ -43,6 +43,17 @@ grep -Eq '^# CPU .*; TCP [a-z0-9_-]+$' table || fail "bench limit: $(cat table)"
 	python3 -c 'import json; row, = json.load(open("sorts")); assert row["ours"][0] > 0 and row["reference"][0] > 0, row' || fail "bench apps: $(cat sorts)"
 }
 
+# What takes minutes is left out, with the reason, and measured where that is wanted.
+"$AFAR" bench apps --row '4 GiB, local / GNU' --json >rows
+grep -q '"reference_is": "not measured: it takes minutes; --long measures it"' rows || fail "not left out: $(cat rows)"
+AFAR_BENCH_SPAN_MS=2 "$AFAR" bench apps --row '4 GiB, local / GNU' --json --long >rows
+python3 - rows <<'END' || fail "not measured once: $(cat rows)"
+import json, sys
+
+row, = json.load(open(sys.argv[1]))
+assert len(row["ours"]) == len(row["reference"]) == 1 or row["reference_is"].startswith("not measured: ") and "--long" not in row["reference_is"], row
+END
+
 # An interrupt ends a program that would go on for long, also one that has closed its output.
 [ "$(stat -f -c %T /dev/shm)" != tmpfs ] || {
 	mkdir programs
