@@ -69,10 +69,26 @@ static const struct bench_stage *const stages[] = {
 	&file_servers_4_stage,
 };
 
+static const struct bench_pace paces[] = {
+	{.rows = "durable creates, 8 clients", .seconds = 6},
+	{.rows = "beside", .seconds = 4},
+	{.rows = "fuse cached, flash", .seconds = 8},
+	{.rows = "fuse direct, flash", .seconds = 6},
+	{.rows = ", fuse ", .seconds = 4},
+	{.rows = "4 KiB files", .seconds = 7},
+	{.rows = " server", .seconds = 3},
+	{.rows = "CPU", .seconds = 5},
+	{.rows = "Zipf", .seconds = 5},
+	{.rows = "", .seconds = 0.7},
+};
+
 const struct bench_suite bench_suite_file = {
 	.name = "file",
 	.summary = "files: against regions and LMDB; mounts against passthrough, NFS and "
 		   "GlusterFS; several servers",
+	.repetitions = 3,
+	.paces = paces,
+	.nr_paces = NR_ROWS(paces),
 	.stages = stages,
 	.nr_stages = NR_ROWS(stages),
 };

@@ -18,7 +18,7 @@
 #define CREATORS_MAX 8U
 #define LOOKERS_MAX  4U
 #define SERVER_BYTES (256 * MIB)
-#define SPAN_NS	     UINT64_C(1000000000)
+#define SPAN_NS	     UINT64_C(500000000)
 #define SAMPLES_MAX  65536U
 
 struct beside_stage;

@@ -15,8 +15,8 @@
 #include "folder.h"
 #include "fuse_mount.h"
 
-#define BYTES	    (512 * MIB)
-#define SMALL_BYTES (64 * MIB) /* that rows of small calls move */
+#define BYTES	    (256 * MIB)
+#define SMALL_BYTES (32 * MIB) /* that rows of small calls move */
 #define ROOM_BYTES  (2 * BYTES)
 #define FLASH_BYTES (4 * BYTES)
 #define MEMORY_MAX  MIB

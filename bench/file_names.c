@@ -25,7 +25,7 @@
 #define FILE_BYTES 4096U
 #define NAME_BYTES 32
 /* A measurement ends after so long, though not all of its files have been done. */
-#define SPAN_NS	   UINT64_C(2000000000)
+#define SPAN_NS	   UINT64_C(1000000000)
 #define ROOM_BYTES (256 * MIB)
 /* Files, and the blocks of those that were removed and are not zeroed yet. */
 #define FLASH_BYTES (2048 * MIB)

@@ -10,9 +10,19 @@ static const struct bench_stage *const stages[] = {
 	&volume_flash_stage, &volume_kept_stage,
 };
 
+static const struct bench_pace paces[] = {
+	{.rows = "cold reads", .seconds = 3.5},
+	{.rows = "vectors", .seconds = 1.5},
+	{.rows = "copies kept", .seconds = 4},
+	{.rows = "", .seconds = 6},
+};
+
 const struct bench_suite bench_suite_volume = {
 	.name = "volume",
 	.summary = "volumes: against nbdkit and qemu-nbd; vectors; copies kept; cold reads",
+	.repetitions = 3,
+	.paces = paces,
+	.nr_paces = NR_ROWS(paces),
 	.stages = stages,
 	.nr_stages = NR_ROWS(stages),
 };

@@ -11,7 +11,7 @@
 #include "flash_tier.h"
 #include "peer.h"
 
-#define VOLUME_SPAN_NS UINT64_C(1000000000) /* of one measurement with fio */
+#define VOLUME_SPAN_NS UINT64_C(500000000) /* of one measurement with fio */
 /* The file of a store, and what is used of it: half, as in suite `flash`. */
 #define VOLUME_FILE_BYTES  (512 * MIB)
 #define VOLUME_FLASH_BYTES (256 * MIB)
