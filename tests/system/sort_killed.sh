@@ -45,6 +45,14 @@ has_met() {
 	! "$AFAR" region ls s | grep -q ' sort-' || has_ended "$sorting"
 }
 
+# has_made OUTPUT: it is whole, so the sort is over but for its processes.
+has_made() {
+	case $1 in
+	s:*) "$AFAR" region ls s | grep -q " ok  *${1#s:}\$" ;;
+	*) [ -e "$1" ] ;;
+	esac
+}
+
 # catch_sort OUTPUT FLAG…: starts one, and stops worker 0 when $when is true: no sort ends without that one. A sort that
 # was quicker is tried again. So is one that gave up workers which came later than its --timeout, on a machine that is busy
 # with others. $peers are the other workers.
@@ -53,7 +61,7 @@ catch_sort() {
 		sort_in_background "$@"
 		soon "$when"
 		peers=$(children "$sorting")
-		if kill -STOP "$sorting" && ! has_ended "$sorting" && [ "$(echo "$peers" | wc -w)" -eq 2 ]; then
+		if kill -STOP "$sorting" && ! has_ended "$sorting" && [ "$(echo "$peers" | wc -w)" -eq 2 ] && ! has_made "$1"; then
 			return
 		fi
 		kill -CONT "$sorting" || :
