@@ -54,9 +54,11 @@ format:
 	@scripts/deps lint
 	@find include src bench tests examples -name '*.[ch]' -o -name '*.cc' | xargs clang-format -i
 
-install: build                  # below PREFIX, and DESTDIR if set; the library in LIBDIR there
+install: deps                   # below PREFIX, and DESTDIR if set; the library in LIBDIR there. Builds no more than that
+	@scripts/build build build.ninja
 	@meson configure build --prefix '$(PREFIX)' --libdir '$(LIBDIR)'
-	@meson install -C build
+	@scripts/build build shipped
+	@meson install -C build --no-rebuild
 	@test -n '$(DESTDIR)' || test "$$(id -u)" != 0 || ldconfig
 
 clean:

@@ -45,7 +45,8 @@ int apps_run(const char *const *arguments, double *seconds)
 
 int apps_generate(const char *where, uint64_t bytes)
 {
-	const char *arguments[] = {APPS_AFAR, "sort", "generate", where, "--records", NULL, NULL};
+	const char *arguments[] = {PROGRAM_AFAR, "sort", "generate", where,
+				   "--records",	 NULL,	 NULL};
 	char records[24];
 
 	snprintf(records, sizeof(records), "%llu",
@@ -98,13 +99,13 @@ static uint64_t server_bytes(uint64_t bytes)
 	return (3 * bytes + bytes / 4) / APPS_NR_SERVERS + SERVER_SPARE;
 }
 
-static const char *const sort_input[] = {APPS_AFAR, "sort", "run", "s:in", "s:out", NULL};
-static const char *const remove_output[] = {APPS_AFAR, "region", "rm", "s:out", NULL};
+static const char *const sort_input[] = {PROGRAM_AFAR, "sort", "run", "s:in", "s:out", NULL};
+static const char *const remove_output[] = {PROGRAM_AFAR, "region", "rm", "s:out", NULL};
 
 /* Servers that have just started get their memory from the kernel only when it is first used: so a first sort is not timed. */
 static int make_cluster(struct sorting_stage *stage)
 {
-	static const char *const create[] = {APPS_AFAR, "ns", "create", "s", NULL};
+	static const char *const create[] = {PROGRAM_AFAR, "ns", "create", "s", NULL};
 	int ret = apps_start_cluster(server_bytes(stage->bytes), &stage->cluster);
 
 	if (!ret)
@@ -177,8 +178,8 @@ void sorting_teardown(void *stage)
 
 int sorting_run(void *stage, const struct bench_row *row, unsigned repetition, double *value)
 {
-	static const char *const verify[] = {APPS_AFAR,	  "sort", "verify", "s:out",
-					     "--against", "s:in", NULL};
+	static const char *const verify[] = {PROGRAM_AFAR, "sort", "verify", "s:out",
+					     "--against",  "s:in", NULL};
 	const uint64_t bytes = sorting_bytes(row);
 	double seconds = 1;
 	int ret = sorting_need_cluster(stage, row);

@@ -13,6 +13,7 @@
 
 #include "apps_sort.h"
 #include "process.h"
+#include "program.h"
 
 #define GIB	      ((uint64_t)1 << 30)
 #define SERVER_SPARE  ((uint64_t)128 << 20)
@@ -49,8 +50,8 @@ static uint64_t bucket_bytes(uint64_t bytes)
 static int warm_servers(uint64_t bytes)
 {
 	char size[32];
-	const char *const reserve[] = {APPS_AFAR, "ns", "reserve", "s", size, NULL};
-	static const char *const release[] = {APPS_AFAR, "ns", "release", "s", NULL};
+	const char *const reserve[] = {PROGRAM_AFAR, "ns", "reserve", "s", size, NULL};
+	static const char *const release[] = {PROGRAM_AFAR, "ns", "release", "s", NULL};
 	int ret;
 
 	snprintf(size, sizeof(size), "%lluM", (unsigned long long)(bucket_bytes(bytes) >> 20) + 2);
@@ -61,11 +62,11 @@ static int warm_servers(uint64_t bytes)
 static int sort(const struct sorting_files *files, uint64_t bytes, bool is_verified,
 		double *seconds)
 {
-	static const char *const create[] = {APPS_AFAR, "ns", "create", "s", NULL};
-	const char *const run[] = {APPS_AFAR,  "sort", "run", files->in,
-				   files->out, "--ns", "s",   NULL};
-	const char *const verify[] = {APPS_AFAR,   "sort",    "verify", files->out,
-				      "--against", files->in, NULL};
+	static const char *const create[] = {PROGRAM_AFAR, "ns", "create", "s", NULL};
+	const char *const run[] = {PROGRAM_AFAR, "sort", "run", files->in,
+				   files->out,	 "--ns", "s",	NULL};
+	const char *const verify[] = {PROGRAM_AFAR, "sort",    "verify", files->out,
+				      "--against",  files->in, NULL};
 	int ret = apps_choose_path("local");
 
 	if (!ret)

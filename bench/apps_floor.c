@@ -19,6 +19,7 @@
 #include "apps_sort.h"
 #include "base/clock.h"
 #include "process.h"
+#include "program.h"
 
 #define PIECE_BYTES   ((size_t)1000000) /* whole records */
 #define NR_PIECES     16U		/* in a process's memory */
@@ -367,8 +368,8 @@ static int need_regions(uint64_t bytes)
 
 static int remove_regions(void)
 {
-	static const char *const buckets[] = {APPS_AFAR, "region", "rm", "s:buckets", NULL};
-	static const char *const out[] = {APPS_AFAR, "region", "rm", "s:out", NULL};
+	static const char *const buckets[] = {PROGRAM_AFAR, "region", "rm", "s:buckets", NULL};
+	static const char *const out[] = {PROGRAM_AFAR, "region", "rm", "s:out", NULL};
 	int ret = apps_run(buckets, NULL);
 
 	return ret ? ret : apps_run(out, NULL);

@@ -26,7 +26,6 @@
 #define TRIED_SCALE   12U /* where a suite is only tried out */
 #define BAR_GAPBS     0.7
 #define BAR_IGRAPH    1.5
-#define AFAR	      "/proc/self/exe" /* this program */
 #define NR_ROWS(rows) (sizeof(rows) / sizeof((rows)[0]))
 
 struct graph_row {
@@ -88,10 +87,10 @@ static void forget_graph(struct stage *stage)
 
 static int make_graph(struct stage *stage, const struct graph_row *row)
 {
-	static const char *const create[] = {AFAR, "ns", "create", "g", NULL};
-	const char *const get[] = {AFAR, "region", "get", "g:graph", stage->image, NULL};
+	static const char *const create[] = {PROGRAM_AFAR, "ns", "create", "g", NULL};
+	const char *const get[] = {PROGRAM_AFAR, "region", "get", "g:graph", stage->image, NULL};
 	const char *const rmat[] = {
-		AFAR,
+		PROGRAM_AFAR,
 		"graph",
 		"rmat",
 		"g:graph",
@@ -145,8 +144,9 @@ static int need_graph(struct stage *stage, const struct bench_row *row)
 
 static int rank(void *context, const struct bench_row *row, unsigned repetition, double *value)
 {
-	static const char *const arguments[] = {AFAR, "graph", "pagerank",  "g:graph", "--steps",
-						"32", "-o",    "/dev/null", NULL};
+	static const char *const arguments[] = {PROGRAM_AFAR, "graph",	   "pagerank",
+						"g:graph",    "--steps",   "32",
+						"-o",	      "/dev/null", NULL};
 	double seconds = 1;
 	int ret = need_graph(context, row);
 
@@ -192,9 +192,9 @@ static int rank_by_igraph(void *stage, const struct bench_row *row, unsigned rep
 static int explore(struct stage *stage, const struct bench_row *row, const char *nr_in_flight,
 		   double *value)
 {
-	const char *const arguments[] = {AFAR,	   "graph",	"sssp",	       "g:graph",
-					 "--from", "0",		"--in-flight", nr_in_flight,
-					 "-o",	   "/dev/null", NULL};
+	const char *const arguments[] = {PROGRAM_AFAR, "graph",	    "sssp",	   "g:graph",
+					 "--from",     "0",	    "--in-flight", nr_in_flight,
+					 "-o",	       "/dev/null", NULL};
 	double seconds = 1;
 	uint64_t nr_looked = 0;
 	int ret = need_graph(stage, row);

@@ -14,6 +14,7 @@
 
 #include "peer.h"
 #include "process.h"
+#include "program.h"
 #include "ranks.h"
 
 #define GIB	      ((uint64_t)1 << 30)
@@ -87,8 +88,8 @@ static int sort_by_mpi(const struct mpi_sort *sort, const struct sorting_files *
 
 static int verify(const struct sorting_stage *stage)
 {
-	const char *const arguments[] = {APPS_AFAR,   "sort",	       "verify", stage->files.out,
-					 "--against", stage->files.in, NULL};
+	const char *const arguments[] = {PROGRAM_AFAR, "sort",		"verify", stage->files.out,
+					 "--against",  stage->files.in, NULL};
 	struct cluster *cluster = NULL;
 	int ret = stage->cluster ? 0 : apps_start_cluster(SERVER_SPARE, &cluster);
 

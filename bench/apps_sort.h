@@ -10,7 +10,6 @@
 #include "folder.h"
 #include "harness.h"
 
-#define APPS_AFAR	     "/proc/self/exe" /* this program is afar */
 #define APPS_NR_SERVERS	     2U
 #define SORTING_RECORD_BYTES 100U
 

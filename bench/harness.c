@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The harness: picks a suite, walks through its stages and rows, alternates ours and the reference,
+ * The harness, and the main program of `afar bench`: picks a suite of the program's, walks through its stages and rows, alternates ours and the reference,
  * and hands the values to report.c. It owns the results.
  */
-#include "bench.h"
-
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -22,16 +20,6 @@
 
 #define REPETITIONS_DEFAULT 7U
 #define REPETITIONS_MAX	    1000U
-
-static const struct bench_suite *const suites[] = {
-	&bench_suite_region,	   &bench_suite_local,	 &bench_suite_peers,
-	&bench_suite_queue,	   &bench_suite_barrier, &bench_suite_clients,
-	&bench_suite_control,	   &bench_suite_verbs,	 &bench_suite_rights,
-	&bench_suite_registration, &bench_suite_flash,	 &bench_suite_flash_tier,
-	&bench_suite_volume,	   &bench_suite_file,	 &bench_suite_apps,
-	&bench_suite_limit,
-};
-#define NR_SUITES (sizeof(suites) / sizeof(suites[0]))
 
 struct request {
 	const struct bench_suite *suite; /* NULL: list them           */
@@ -395,16 +383,16 @@ static int run_suite(const struct request *request)
 static int list_suites(void)
 {
 	puts("Suites, to be run with `afar bench SUITE`:");
-	for (size_t i = 0; i < NR_SUITES; i++)
-		printf("  %-10s %s\n", suites[i]->name, suites[i]->summary);
+	for (size_t i = 0; bench_suites[i]; i++)
+		printf("  %-10s %s\n", bench_suites[i]->name, bench_suites[i]->summary);
 	return 0;
 }
 
 static const struct bench_suite *find_suite(const char *name)
 {
-	for (size_t i = 0; i < NR_SUITES; i++) {
-		if (!strcmp(suites[i]->name, name))
-			return suites[i];
+	for (size_t i = 0; bench_suites[i]; i++) {
+		if (!strcmp(bench_suites[i]->name, name))
+			return bench_suites[i];
 	}
 	return NULL;
 }
@@ -464,7 +452,7 @@ static int parse_arguments(int argc, char **argv, struct request *out)
 	return 0;
 }
 
-int bench_main(int argc, char **argv)
+int main(int argc, char **argv)
 {
 	struct request request;
 

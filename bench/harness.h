@@ -138,6 +138,9 @@ int bench_print_json(const struct bench_result *results, unsigned nr);
 
 /* ---- The suites */
 
+/* Those of this program, ended by NULL: all of them (suites.c), or what `make quickstart` shows (limits.c). */
+extern const struct bench_suite *const bench_suites[];
+
 extern const struct bench_suite bench_suite_apps;
 extern const struct bench_suite bench_suite_barrier;
 extern const struct bench_suite bench_suite_clients;

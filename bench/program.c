@@ -8,9 +8,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -24,8 +26,23 @@
 #define LOOK_MS		50 /* after which an interrupt is noticed at the latest */
 #define STOP_TIMEOUT_MS 5000
 
+/* Finds afar beside this program. Anything else is found in PATH. */
+static void find(const char *name, char out[PATH_MAX])
+{
+	ssize_t length = readlink("/proc/self/exe", out, PATH_MAX - 1);
+	char *slash;
+
+	out[length > 0 ? length : 0] = '\0';
+	slash = strrchr(out, '/');
+	if (strcmp(name, PROGRAM_AFAR) != 0 || !slash)
+		snprintf(out, PATH_MAX, "%s", name);
+	else
+		snprintf(slash + 1, PATH_MAX - (size_t)(slash + 1 - out), "%s", name);
+}
+
 /* It reads nothing: mpiexec would, and stop, because its group is not the terminal's. */
-static _Noreturn void exec_into(const char *const *arguments, int output, pid_t parent)
+static _Noreturn void exec_into(const char *program, const char *const *arguments, int output,
+				pid_t parent)
 {
 	int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
@@ -36,7 +53,7 @@ static _Noreturn void exec_into(const char *const *arguments, int output, pid_t 
 	signal(SIGPIPE, SIG_DFL);
 	dup2(nothing, STDIN_FILENO);
 	dup2(output, STDOUT_FILENO);
-	execvp(arguments[0], (char *const *)arguments);
+	execvp(program, (char *const *)arguments);
 	_exit(127);
 }
 
@@ -107,14 +124,16 @@ int program_run(const char *const *arguments, char *said, size_t size, double *s
 	const uint64_t begin = clock_ns();
 	const pid_t parent = getpid();
 	int ends[2], process, status;
+	char program[PATH_MAX];
 	pid_t pid;
 
+	find(arguments[0], program);
 	if (pipe2(ends, O_CLOEXEC))
 		return bench_fail(-errno, "pipe: %s", strerror(errno));
 	fcntl(ends[0], F_SETFL, O_NONBLOCK);
 	pid = fork();
 	if (pid == 0)
-		exec_into(arguments, ends[1], parent);
+		exec_into(program, arguments, ends[1], parent);
 	close(ends[1]);
 	if (pid < 0) {
 		close(ends[0]);

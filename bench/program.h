@@ -5,8 +5,10 @@
 
 #include <stddef.h>
 
+#define PROGRAM_AFAR "afar" /* the one that was built with this program */
+
 /*
- * Runs a program to its end, found in PATH; the list of its arguments ends with NULL. `said` gets what it says on standard
+ * Runs a program to its end, found in PATH unless it is PROGRAM_AFAR; the list of its arguments ends with NULL. `said` gets what it says on standard
  * output, as far as that fits; NULL: nobody wants it. `*seconds` is how long it took, from its start to its end; NULL: likewise.
  * If the user interrupts, it ends the program and whatever that has started, and returns -EINTR.
  */
