@@ -33,26 +33,28 @@ static void confirm_all(void)
  * Server 0 has device 0, and namespace "a" has 8 MiB there, with region "r" of 3 MiB, which the
  * client does not have open. Servers are connected.
  */
-struct scene {
-	struct fake_client client;
-	uint64_t ns;
-};
+static struct fake_client client;
+static uint64_t ns;
 
-static void open_scene(struct scene *scene)
+static int begin(void **state)
 {
 	Afar__Reply *reply;
 	Afar__RegionInfo *region;
 
-	client_open(&fixture, &scene->client);
+	setup(state);
+	client_open(&fixture, &client);
 	fixture_plug(&fixture, 0, 0, 64 * MIB);
 	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
-	scene->ns = make_flash_namespace(&fixture, &scene->client, "a");
-	EXPECT(&scene->client, ask_reserve(scene->ns, 8 * MIB), 0);
-	region = must_open(&scene->client, ask_alloc(scene->ns, "r", 3 * MIB, false), &reply);
+	ns = make_flash_namespace(&fixture, &client, "a");
+	EXPECT(&client, ask_reserve(ns, 8 * MIB), 0);
+	region = must_open(&client, ask_alloc(ns, "r", 3 * MIB, false), &reply);
 	confirm_all();
-	EXPECT(&scene->client, ask_close(region), 0);
+	EXPECT(&client, ask_close(region), 0);
 	drop(reply);
+	return 0;
 }
+
+#define FLASH_TEST(name) cmocka_unit_test_setup_teardown(name, begin, teardown)
 
 static void restart_server(size_t index)
 {
@@ -60,9 +62,9 @@ static void restart_server(size_t index)
 	assert_int_equal(fixture_join(&fixture, index, GIB), 0);
 }
 
-static void expect_lost(struct scene *scene)
+static void expect_lost(void)
 {
-	EXPECT(&scene->client, ask_open(scene->ns, "r", 0), -AFAR_ELOST);
+	EXPECT(&client, ask_open(ns, "r", 0), -AFAR_ELOST);
 }
 
 /* ---- Namespaces on flash */
@@ -70,10 +72,8 @@ static void expect_lost(struct scene *scene)
 static void test_reserving_and_placing(void **state)
 {
 	const Afar__LayoutInfo *layout;
-	struct fake_client client;
 	Afar__RegionInfo *region;
 	Afar__Reply *reply;
-	uint64_t ns;
 
 	(void)state;
 	client_open(&fixture, &client);
@@ -126,33 +126,28 @@ static void test_what_flash_cannot_do(void **state)
 {
 	Afar__Request *alloc, *create = ask_create("b", 0, 4096);
 	Afar__RegionInfo *region;
-	struct scene scene;
 	Afar__Reply *reply;
 
 	(void)state;
-	open_scene(&scene);
-	alloc = ask_alloc(scene.ns, "s", MIB, false);
+	alloc = ask_alloc(ns, "s", MIB, false);
 	alloc->region_alloc->has_nic_atomics = true;
-	expect_said(&scene.client, alloc, -EOPNOTSUPP, "is on flash");
-	region = must_open(&scene.client, ask_open(scene.ns, "r", 0), &reply);
-	expect_said(&scene.client, ask_seal(region), -EOPNOTSUPP, "is on flash");
+	expect_said(&client, alloc, -EOPNOTSUPP, "is on flash");
+	region = must_open(&client, ask_open(ns, "r", 0), &reply);
+	expect_said(&client, ask_seal(region), -EOPNOTSUPP, "is on flash");
 	drop(reply);
 	create->namespace_create->policy->tier = 2;
-	EXPECT(&scene.client, create, -EOPNOTSUPP);
+	EXPECT(&client, create, -EOPNOTSUPP);
 }
 
 static void test_release_names_the_namespace(void **state)
 {
-	struct scene scene;
-
 	(void)state;
-	open_scene(&scene);
-	EXPECT(&scene.client, ask_reserve(scene.ns, 4 * MIB), 0);
-	EXPECT(&scene.client, ask_release(scene.ns, 4 * MIB), 0);
+	EXPECT(&client, ask_reserve(ns, 4 * MIB), 0);
+	EXPECT(&client, ask_release(ns, 4 * MIB), 0);
 	assert_int_equal(device(0)->nr_released, 1);
 	assert_int_equal(device(0)->granted, 8 * MIB);
 	check_all(&fixture);
-	EXPECT(&scene.client, ask_delete("a", true), 0);
+	EXPECT(&client, ask_delete("a", true), 0);
 	fixture_pump(&fixture);
 	assert_int_equal(device(0)->granted, 0);
 	check_empty(&fixture);
@@ -161,28 +156,24 @@ static void test_release_names_the_namespace(void **state)
 /* What others have asked a store for is not free, though it has not answered. */
 static void test_reservations_side_by_side(void **state)
 {
-	struct scene scene;
 	Afar__Reply *reply;
 
 	(void)state;
-	open_scene(&scene);
 	fixture.servers[0].is_silent = true;
-	fixture_send(&fixture, &scene.client, 900, ask_reserve(scene.ns, 40 * MIB), &reply);
+	fixture_send(&fixture, &client, 900, ask_reserve(ns, 40 * MIB), &reply);
 	fixture_pump(&fixture);
-	EXPECT(&scene.client, ask_reserve(scene.ns, 20 * MIB), -ENOSPC);
+	EXPECT(&client, ask_reserve(ns, 20 * MIB), -ENOSPC);
 	assert_int_equal(device(0)->nr_reserves, 1);
 	fixture.servers[0].is_silent = false;
 	fixture_pump(&fixture);
 	expect_answer(reply, 0, NULL);
-	EXPECT(&scene.client, ask_reserve(scene.ns, 16 * MIB), 0);
+	EXPECT(&client, ask_reserve(ns, 16 * MIB), 0);
 	check_all(&fixture);
 }
 
 /* One store of a server has less than it said; the other one is asked for the rest. */
 static void test_store_that_refuses(void **state)
 {
-	struct fake_client client;
-	uint64_t ns;
 
 	(void)state;
 	client_open(&fixture, &client);
@@ -202,16 +193,13 @@ static void test_store_that_refuses(void **state)
 /* A number that is in use is malformed. The server joins again, and nothing is lost. */
 static void test_numbers_that_are_in_use(void **state)
 {
-	struct scene scene;
-
 	(void)state;
-	open_scene(&scene);
 	device(0)->does_grant_again = true;
-	EXPECT(&scene.client, ask_reserve(scene.ns, 4 * MIB), -AFAR_ESERVER);
+	EXPECT(&client, ask_reserve(ns, 4 * MIB), -AFAR_ESERVER);
 	assert_null(fixture.servers[0].peer);
 	device(0)->does_grant_again = false;
 	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
-	EXPECT(&scene.client, ask_open(scene.ns, "r", 0), 0);
+	EXPECT(&client, ask_open(ns, "r", 0), 0);
 	check_all(&fixture);
 }
 
@@ -220,41 +208,39 @@ static void test_numbers_that_are_in_use(void **state)
 static void test_regions_outlive_a_server(void **state)
 {
 	Afar__RegionInfo *region;
-	struct scene scene;
 	Afar__Reply *reply, *again;
 	uint64_t opening;
 
 	(void)state;
-	open_scene(&scene);
 	opening = store_of(0)->accepted.opening;
 	fixture_kill(&fixture, 0);
 	/* Unavailable, not lost; the record of its server stays. */
-	region = must_open(&scene.client, ask_open(scene.ns, "r", 0), &reply);
+	region = must_open(&client, ask_open(ns, "r", 0), &reply);
 	assert_false(region->is_lost);
 	assert_int_equal(region->layout->n_accesses, 0);
 	assert_int_equal(region->layout->n_servers, 1);
 	assert_int_equal(region->layout->stores[0]->opening, opening);
 	drop(reply);
-	EXPECT(&scene.client, ask_alloc(scene.ns, "s", MIB, false), -AFAR_ERESERVE);
-	EXPECT(&scene.client, ask_reserve(scene.ns, 2 * MIB), -AFAR_ENOSERVER);
+	EXPECT(&client, ask_alloc(ns, "s", MIB, false), -AFAR_ERESERVE);
+	EXPECT(&client, ask_reserve(ns, 2 * MIB), -AFAR_ENOSERVER);
 	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
-	region = must_open(&scene.client, ask_open(scene.ns, "r", 0), &reply);
+	region = must_open(&client, ask_open(ns, "r", 0), &reply);
 	assert_int_equal(region->layout->n_accesses, 1);
 	assert_int_equal(region->layout->accesses[0]->incarnation, fixture.servers[0].incarnation);
 	assert_int_equal(region->layout->stores[0]->opening, opening + 1);
 	assert_int_equal(region->layout_number, 0);
 	/* Who asks what has become of the region hears where it is. */
-	again = must(&scene.client, ask_look(region));
+	again = must(&client, ask_look(region));
 	assert_int_equal(again->region_info->layout->servers[0]->incarnation,
 			 fixture.servers[0].incarnation);
 	assert_int_equal(again->region_info->layout->stores[0]->opening, opening + 1);
 	drop(again);
 	drop(reply);
-	EXPECT(&scene.client, ask_alloc(scene.ns, "s", MIB, false), 0);
+	EXPECT(&client, ask_alloc(ns, "s", MIB, false), 0);
 	check_all(&fixture);
 	fixture_restart(&fixture);
-	client_resume(&fixture, &scene.client);
-	region = must_open(&scene.client, ask_open(scene.ns, "r", 0), &reply);
+	client_resume(&fixture, &client);
+	region = must_open(&client, ask_open(ns, "r", 0), &reply);
 	assert_int_equal(region->layout->n_accesses, 0);
 	drop(reply);
 	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
@@ -264,15 +250,12 @@ static void test_regions_outlive_a_server(void **state)
 /* A server whose join does not name a store any more has it no more. */
 static void test_store_that_is_not_named(void **state)
 {
-	struct scene scene;
-
 	(void)state;
-	open_scene(&scene);
 	fixture_unplug(&fixture, 0);
 	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
 	assert_false(store_of(0)->is_up);
-	EXPECT(&scene.client, ask_reserve(scene.ns, 2 * MIB), -AFAR_ENOSERVER);
-	EXPECT(&scene.client, ask_open(scene.ns, "r", 0), 0);
+	EXPECT(&client, ask_reserve(ns, 2 * MIB), -AFAR_ENOSERVER);
+	EXPECT(&client, ask_open(ns, "r", 0), 0);
 	/* So another one may have it. */
 	fixture_plug(&fixture, 1, 0, 0);
 	assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
@@ -288,13 +271,10 @@ static void test_store_that_is_not_named(void **state)
 /* An extent that is being released is told again, by whichever incarnation has the store. */
 static void test_releases_outlive_a_server(void **state)
 {
-	struct scene scene;
-
 	(void)state;
-	open_scene(&scene);
-	EXPECT(&scene.client, ask_reserve(scene.ns, 4 * MIB), 0);
+	EXPECT(&client, ask_reserve(ns, 4 * MIB), 0);
 	fixture.servers[0].is_silent = true;
-	EXPECT(&scene.client, ask_release(scene.ns, 4 * MIB), 0);
+	EXPECT(&client, ask_release(ns, 4 * MIB), 0);
 	fixture_kill(&fixture, 0);
 	fixture_restart(&fixture);
 	/* It has removed it, and not said so. */
@@ -312,13 +292,10 @@ static void test_releases_outlive_a_server(void **state)
 /* A server that does not know the store any more has not released what is on it. */
 static void test_unknown_store_is_not_a_release(void **state)
 {
-	struct scene scene;
-
 	(void)state;
-	open_scene(&scene);
-	EXPECT(&scene.client, ask_reserve(scene.ns, 4 * MIB), 0);
+	EXPECT(&client, ask_reserve(ns, 4 * MIB), 0);
 	device(0)->refuse_to_release = -ENOENT;
-	EXPECT(&scene.client, ask_release(scene.ns, 4 * MIB), 0);
+	EXPECT(&client, ask_release(ns, 4 * MIB), 0);
 	assert_int_equal(store_of(0)->pool.releasing_bytes, 4 * MIB);
 	device(0)->refuse_to_release = 0;
 	fixture_advance(&fixture, CORE_RETRY_NS / 1000000U);
@@ -331,24 +308,22 @@ static void test_unknown_store_is_not_a_release(void **state)
 static void test_fences_hold_regions_of_stores(void **state)
 {
 	struct fake_client other;
-	struct scene scene;
 	Afar__Reply *reply;
 
 	(void)state;
-	open_scene(&scene);
 	client_open(&fixture, &other);
-	reply = must(&other, ask_open(scene.ns, "r", 0));
+	reply = must(&other, ask_open(ns, "r", 0));
 	EXPECT(&other, ask_free(reply->region_info), 0);
 	drop(reply);
 	fixture_disconnect(&fixture, 0);
 	EXPECT(&other, ask_session_close(), 0);
 	fixture_advance(&fixture, 10 * FIXTURE_LEASE_MS);
 	assert_false(cds_list_empty(&fixture.core->state->ending));
-	assert_false(cds_list_empty(&ns_of(scene.ns)->freed));
+	assert_false(cds_list_empty(&ns_of(ns)->freed));
 	assert_true(cds_list_empty(&fixture.core->state->trimming));
 	restart_server(0);
 	assert_true(cds_list_empty(&fixture.core->state->ending));
-	assert_true(cds_list_empty(&ns_of(scene.ns)->freed));
+	assert_true(cds_list_empty(&ns_of(ns)->freed));
 	check_all(&fixture);
 }
 
@@ -356,13 +331,11 @@ static void test_fences_hold_regions_of_stores(void **state)
 static void test_fences_of_who_had_keys(void **state)
 {
 	struct fake_client other;
-	struct scene scene;
 	Afar__Reply *reply;
 
 	(void)state;
-	open_scene(&scene);
 	client_open(&fixture, &other);
-	reply = must(&other, ask_open(scene.ns, "r", 0));
+	reply = must(&other, ask_open(ns, "r", 0));
 	EXPECT(&other, ask_close(reply->region_info), 0);
 	drop(reply);
 	fixture_disconnect(&fixture, 0);
@@ -379,17 +352,16 @@ static void test_fences_of_who_had_keys(void **state)
 static void test_older_manager_does_not_release(void **state)
 {
 	struct memory_store before;
-	struct scene scene;
 
 	(void)state;
-	client_open(&fixture, &scene.client);
+	client_open(&fixture, &client);
 	fixture_plug(&fixture, 0, 0, 64 * MIB);
 	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
-	scene.ns = make_flash_namespace(&fixture, &scene.client, "a");
+	ns = make_flash_namespace(&fixture, &client, "a");
 	memory_store_save(&fixture.store, &before);
-	EXPECT(&scene.client, ask_reserve(scene.ns, 8 * MIB), 0);
+	EXPECT(&client, ask_reserve(ns, 8 * MIB), 0);
 	confirm_all();
-	EXPECT(&scene.client, ask_reserve(scene.ns, 4 * MIB), 0);
+	EXPECT(&client, ask_reserve(ns, 4 * MIB), 0);
 	memory_store_restore(&fixture.store, &before);
 	fixture_restart(&fixture);
 	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
@@ -403,12 +375,10 @@ static void test_older_manager_does_not_release(void **state)
 /* A grant whose reservation was not committed is given back by the next join. */
 static void test_provisional_extents_are_released(void **state)
 {
-	struct scene scene;
 	Afar__Reply *reply;
 
 	(void)state;
-	open_scene(&scene);
-	fixture_send(&fixture, &scene.client, 900, ask_reserve(scene.ns, 4 * MIB), &reply);
+	fixture_send(&fixture, &client, 900, ask_reserve(ns, 4 * MIB), &reply);
 	core_run(fixture.core, &fixture.events);
 	assert_true(fixture_serve(&fixture));
 	assert_int_equal(device(0)->granted, 12 * MIB);
@@ -423,13 +393,10 @@ static void test_provisional_extents_are_released(void **state)
 /* An extent that the store has for another namespace is not ours. */
 static void test_extents_of_others(void **state)
 {
-	struct scene scene;
-
 	(void)state;
-	open_scene(&scene);
 	device(0)->extents[0].namespace += 1;
 	restart_server(0);
-	expect_lost(&scene);
+	expect_lost();
 	assert_int_equal(store_of(0)->nr_orphans, 1);
 	check_all(&fixture);
 }
@@ -437,18 +404,15 @@ static void test_extents_of_others(void **state)
 /* An extent that both know is no orphan, confirmed or not; one that is missing is lost. */
 static void test_missing_extents_are_lost(void **state)
 {
-	struct scene scene;
-
 	(void)state;
-	open_scene(&scene);
 	device(0)->extents[0].is_provisional = true;
 	restart_server(0);
 	assert_int_equal(device(0)->granted, 8 * MIB);
-	EXPECT(&scene.client, ask_open(scene.ns, "r", 0), 0);
+	EXPECT(&client, ask_open(ns, "r", 0), 0);
 	device(0)->nr_extents = device(0)->granted = 0;
 	restart_server(0);
-	expect_lost(&scene);
-	assert_int_equal(ns_of(scene.ns)->reserved_bytes, 0);
+	expect_lost();
+	assert_int_equal(ns_of(ns)->reserved_bytes, 0);
 	check_all(&fixture);
 }
 
@@ -456,10 +420,8 @@ static void test_missing_extents_are_lost(void **state)
 static void test_device_that_went_back(void **state)
 {
 	struct fake_store image, present;
-	struct scene scene;
 
 	(void)state;
-	open_scene(&scene);
 	image = *device(0);
 	image.nr_random += 100; /* its numbers are its own from here on */
 	restart_server(0);
@@ -483,7 +445,7 @@ static void test_device_that_went_back(void **state)
 	*device(0) = present;
 	fixture.servers[0].incarnation = 0;
 	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
-	EXPECT(&scene.client, ask_open(scene.ns, "r", 0), 0);
+	EXPECT(&client, ask_open(ns, "r", 0), 0);
 	check_all(&fixture);
 }
 
@@ -491,10 +453,7 @@ static void test_device_that_went_back(void **state)
  * the manager itself went back. */
 static void test_records_that_continue(void **state)
 {
-	struct scene scene;
-
 	(void)state;
-	open_scene(&scene);
 	device(0)->nr_lost_joins = 3;
 	restart_server(0);
 	assert_true(device(0)->is_unanswered);
@@ -513,7 +472,7 @@ static void test_records_that_continue(void **state)
 	store_of(0)->accepted = (struct store_join){1, 1};
 	store_put_flash(fixture.core->store, store_of(0));
 	restart_server(0);
-	EXPECT(&scene.client, ask_open(scene.ns, "r", 0), 0);
+	EXPECT(&client, ask_open(ns, "r", 0), 0);
 	check_all(&fixture);
 }
 
@@ -521,11 +480,9 @@ static void test_records_that_continue(void **state)
 static void test_device_moves(void **state)
 {
 	Afar__RegionInfo *region;
-	struct scene scene;
 	Afar__Reply *reply;
 
 	(void)state;
-	open_scene(&scene);
 	fixture_plug(&fixture, 1, 0, 0);
 	assert_int_equal(fixture_join(&fixture, 1, GIB), -EBUSY);
 	assert_non_null(strstr(afar_last_error(), "is connected"));
@@ -535,7 +492,7 @@ static void test_device_moves(void **state)
 	fixture_kill(&fixture, 0);
 	fixture_unplug(&fixture, 0);
 	assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
-	region = must_open(&scene.client, ask_open(scene.ns, "r", 0), &reply);
+	region = must_open(&client, ask_open(ns, "r", 0), &reply);
 	assert_int_equal(region->layout->n_servers, 1);
 	assert_int_equal(region->layout->servers[0]->server, fixture.servers[1].number);
 	assert_int_equal(region->layout->accesses[0]->server, fixture.servers[1].number);
@@ -624,18 +581,31 @@ static void spoil_nothing(Afar__ServerJoin *join)
 
 static void test_joins_are_checked(void **state)
 {
-	static void (*const spoil[])(Afar__ServerJoin *) = {
-		spoil_uuid,  spoil_number, spoil_rest_of_uuid, spoil_path,    spoil_present,
-		spoil_class, spoil_length, spoil_empty,	       spoil_cluster,
+	static const struct {
+		const char *what;
+		void (*spoil)(Afar__ServerJoin *join);
+		int status;
+	} joins[] = {
+		{"a UUID that is cut", spoil_uuid, -EINVAL},
+		{"a number that is not the UUID's", spoil_number, -EINVAL},
+		{"another UUID of the number", spoil_rest_of_uuid, -EINVAL},
+		{"a line feed in a path", spoil_path, -EINVAL},
+		{"no present join", spoil_present, -EINVAL},
+		{"an extent of memory", spoil_class, -EINVAL},
+		{"an extent that is too long", spoil_length, -EINVAL},
+		{"an empty extent", spoil_empty, -EINVAL},
+		{"another cluster", spoil_cluster, -EINVAL},
+		{"nothing wrong", spoil_nothing, 0},
 	};
-	struct scene scene;
 
 	(void)state;
-	open_scene(&scene);
 	fixture_disconnect(&fixture, 0);
-	for (size_t i = 0; i < sizeof(spoil) / sizeof(spoil[0]); i++)
-		assert_int_equal(join_with(spoil[i]), -EINVAL);
-	assert_int_equal(join_with(spoil_nothing), 0);
+	for (size_t i = 0; i < sizeof(joins) / sizeof(joins[0]); i++) {
+		int status = join_with(joins[i].spoil);
+
+		if (status != joins[i].status)
+			fail_msg("%s: %d, and not %d", joins[i].what, status, joins[i].status);
+	}
 	fixture_plug(&fixture, 0, 0, 0);
 	assert_int_equal(fixture_join(&fixture, 0, GIB), -EINVAL);
 	check_all(&fixture);
@@ -646,11 +616,9 @@ static void test_joins_are_checked(void **state)
 /* A join whose commit fails leaves nothing, and the server joins again. */
 static void test_join_that_is_not_committed(void **state)
 {
-	struct scene scene;
 	char *before;
 
 	(void)state;
-	open_scene(&scene);
 	fixture_kill(&fixture, 0);
 	before = tables_text(&fixture);
 	fixture.store.fail_at = 1;
@@ -660,62 +628,57 @@ static void test_join_that_is_not_committed(void **state)
 	assert_null(fixture.servers[0].peer);
 	assert_false(store_of(0)->is_up);
 	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
-	EXPECT(&scene.client, ask_open(scene.ns, "r", 0), 0);
+	EXPECT(&client, ask_open(ns, "r", 0), 0);
 	check_all(&fixture);
 }
 
 static void test_loading(void **state)
 {
-	struct scene scene;
-
 	(void)state;
-	open_scene(&scene);
 	fixture_restart(&fixture);
 	check_all(&fixture);
 	assert_int_equal(store_of(0)->pool.granted_bytes, 8 * MIB);
-	assert_int_equal(ns_of(scene.ns)->allocated_bytes, 3 * MIB);
+	assert_int_equal(ns_of(ns)->allocated_bytes, 3 * MIB);
 }
 
 /* ---- Operators */
 
 static void test_forgetting(void **state)
 {
-	struct scene scene;
 	struct fake_client bob;
 	uint64_t number;
 	Afar__Reply *reply;
 
 	(void)state;
-	open_scene(&scene);
 	number = device(0)->number;
-	EXPECT(&scene.client, ask_key_add("bob", false), 0);
+	EXPECT(&client, ask_key_add("bob", false), 0);
 	client_open_as(&fixture, &bob, "bob");
 	EXPECT(&bob, ask_store_forget(number), -EACCES);
 	EXPECT(&bob, ask_store_regions(number), -EACCES);
-	EXPECT(&scene.client, ask_store_forget(99), -ENOENT);
-	EXPECT(&scene.client, ask_store_regions(99), -ENOENT);
-	EXPECT(&scene.client, ask_store_forget(number), -EBUSY);
-	reply = must(&scene.client, ask_store_regions(number));
+	EXPECT(&client, ask_store_forget(99), -ENOENT);
+	EXPECT(&client, ask_store_regions(99), -ENOENT);
+	EXPECT(&client, ask_store_forget(number), -EBUSY);
+	reply = must(&client, ask_store_regions(number));
 	assert_int_equal(reply->server_region_infos->n_entries, 1);
 	assert_string_equal(reply->server_region_infos->entries[0]->region->name, "r");
 	drop(reply);
 	/* They are not lost with the server. */
-	reply = must(&scene.client, ask_server_regions(fixture.servers[0].number, 0, 0));
+	reply = must(&client, ask_server_regions(fixture.servers[0].number, 0, 0));
 	assert_int_equal(reply->server_region_infos->n_entries, 0);
 	drop(reply);
 	fixture_kill(&fixture, 0);
-	EXPECT(&scene.client, ask_store_forget(number), 0);
+	EXPECT(&client, ask_store_forget(number), 0);
 	assert_null(store_of(0));
-	expect_lost(&scene);
-	assert_int_equal(ns_of(scene.ns)->reserved_bytes, 0);
+	expect_lost();
+	assert_int_equal(ns_of(ns)->reserved_bytes, 0);
 	assert_null(state_server(fixture.core->state, fixture.servers[0].number));
 	check_all(&fixture);
 	/* It may come back: as a store that we do not know, with extents that are nobody's. */
 	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
 	assert_int_equal(store_of(0)->nr_orphans, 1);
-	expect_lost(&scene);
+	expect_lost();
 	check_all(&fixture);
-	EXPECT(&scene.client, ask_delete("a", true), 0);
+	EXPECT(&client, ask_delete("a", true), 0);
 	assert_int_equal(device(0)->granted, 8 * MIB);
 	check_all(&fixture);
 }
@@ -724,26 +687,24 @@ static void test_forgetting(void **state)
 static void test_removal_leaves_stores(void **state)
 {
 	Afar__RegionInfo *region;
-	struct scene scene;
 	Afar__Reply *reply;
 
 	(void)state;
-	open_scene(&scene);
 	fixture_disconnect(&fixture, 0);
-	EXPECT(&scene.client, ask_server_remove(fixture.servers[0].number), 0);
+	EXPECT(&client, ask_server_remove(fixture.servers[0].number), 0);
 	assert_null(store_of(0)->pool.server);
-	region = must_open(&scene.client, ask_open(scene.ns, "r", 0), &reply);
+	region = must_open(&client, ask_open(ns, "r", 0), &reply);
 	assert_int_equal(region->layout->n_servers, 0);
 	assert_int_equal(region->layout->stores[0]->server, 0);
 	drop(reply);
 	check_all(&fixture);
 	fixture_restart(&fixture);
-	client_resume(&fixture, &scene.client);
+	client_resume(&fixture, &client);
 	check_all(&fixture);
 	assert_int_equal(fixture_join(&fixture, 0, GIB), -AFAR_ELOST);
 	fixture_kill(&fixture, 0);
 	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
-	region = must_open(&scene.client, ask_open(scene.ns, "r", 0), &reply);
+	region = must_open(&client, ask_open(ns, "r", 0), &reply);
 	assert_int_equal(region->layout->n_accesses, 1);
 	drop(reply);
 	check_all(&fixture);
@@ -778,18 +739,16 @@ static void test_status(void **state)
 {
 	const Afar__StoreStatus *status;
 	uint64_t numbers[3];
-	struct scene scene;
 	Afar__Reply *reply;
 
 	(void)state;
-	open_scene(&scene);
 	fixture_plug(&fixture, 1, 1, 32 * MIB);
 	assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
 	numbers[0] = 99;
 	numbers[1] = device(1)->number;
 	numbers[2] = device(0)->number;
 	report_stores(numbers, 3);
-	reply = must(&scene.client, ask_status());
+	reply = must(&client, ask_status());
 	assert_int_equal(reply->cluster_status->n_stores, 2);
 	assert_int_equal(reply->cluster_status->nr_stores, 2);
 	assert_null(reply->cluster_status->stores[1]->report);
@@ -804,7 +763,7 @@ static void test_status(void **state)
 	drop(reply);
 	fixture_disconnect(&fixture, 0);
 	fixture_advance(&fixture, 500);
-	reply = must(&scene.client, ask_status());
+	reply = must(&client, ask_status());
 	status = reply->cluster_status->stores[0];
 	assert_false(status->is_up);
 	assert_null(status->report);
@@ -815,14 +774,12 @@ static void test_status(void **state)
 /* A manager that has just started waits for the servers of its stores. */
 static void test_reserve_waits_for_stores(void **state)
 {
-	struct scene scene;
 	Afar__Reply *reply;
 
 	(void)state;
-	open_scene(&scene);
 	fixture_restart(&fixture);
-	client_resume(&fixture, &scene.client);
-	fixture_send(&fixture, &scene.client, 500, ask_alloc(scene.ns, "s", MIB, false), &reply);
+	client_resume(&fixture, &client);
+	fixture_send(&fixture, &client, 500, ask_alloc(ns, "s", MIB, false), &reply);
 	fixture_pump(&fixture);
 	assert_null(reply);
 	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
@@ -835,31 +792,31 @@ TEST_GROUP(manager_flash)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_reserving_and_placing),
-		TEST(test_what_flash_cannot_do),
-		TEST(test_release_names_the_namespace),
-		TEST(test_reservations_side_by_side),
+		FLASH_TEST(test_what_flash_cannot_do),
+		FLASH_TEST(test_release_names_the_namespace),
+		FLASH_TEST(test_reservations_side_by_side),
 		TEST(test_store_that_refuses),
-		TEST(test_numbers_that_are_in_use),
-		TEST(test_regions_outlive_a_server),
-		TEST(test_store_that_is_not_named),
-		TEST(test_releases_outlive_a_server),
-		TEST(test_unknown_store_is_not_a_release),
-		TEST(test_fences_hold_regions_of_stores),
-		TEST(test_fences_of_who_had_keys),
+		FLASH_TEST(test_numbers_that_are_in_use),
+		FLASH_TEST(test_regions_outlive_a_server),
+		FLASH_TEST(test_store_that_is_not_named),
+		FLASH_TEST(test_releases_outlive_a_server),
+		FLASH_TEST(test_unknown_store_is_not_a_release),
+		FLASH_TEST(test_fences_hold_regions_of_stores),
+		FLASH_TEST(test_fences_of_who_had_keys),
 		TEST(test_older_manager_does_not_release),
-		TEST(test_provisional_extents_are_released),
-		TEST(test_extents_of_others),
-		TEST(test_missing_extents_are_lost),
-		TEST(test_device_that_went_back),
-		TEST(test_records_that_continue),
-		TEST(test_device_moves),
-		TEST(test_joins_are_checked),
-		TEST(test_join_that_is_not_committed),
-		TEST(test_loading),
-		TEST(test_forgetting),
-		TEST(test_removal_leaves_stores),
-		TEST(test_status),
-		TEST(test_reserve_waits_for_stores),
+		FLASH_TEST(test_provisional_extents_are_released),
+		FLASH_TEST(test_extents_of_others),
+		FLASH_TEST(test_missing_extents_are_lost),
+		FLASH_TEST(test_device_that_went_back),
+		FLASH_TEST(test_records_that_continue),
+		FLASH_TEST(test_device_moves),
+		FLASH_TEST(test_joins_are_checked),
+		FLASH_TEST(test_join_that_is_not_committed),
+		FLASH_TEST(test_loading),
+		FLASH_TEST(test_forgetting),
+		FLASH_TEST(test_removal_leaves_stores),
+		FLASH_TEST(test_status),
+		FLASH_TEST(test_reserve_waits_for_stores),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
