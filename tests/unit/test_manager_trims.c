@@ -17,40 +17,42 @@ static struct fake_store *device(size_t index)
 
 /* Two servers with a device each; namespace "a" has 4 MiB on each, all of it in region "r", which the
  * client has open. */
-struct scene {
-	struct fake_client client;
-	uint64_t ns;
-	Afar__Reply *reply;
-	Afar__RegionInfo *region;
-};
+static struct fake_client client;
+static uint64_t ns;
+static Afar__Reply *opened;
+static Afar__RegionInfo *region;
 
-static void open_scene(struct scene *scene)
+static int begin(void **state)
 {
-	client_open(&fixture, &scene->client);
+	setup(state);
+	client_open(&fixture, &client);
 	for (size_t i = 0; i < 2; i++) {
 		fixture_plug(&fixture, i, i, 64 * MIB);
 		assert_int_equal(fixture_join(&fixture, i, GIB), 0);
 	}
-	scene->ns = make_flash_namespace(&fixture, &scene->client, "a");
-	EXPECT(&scene->client, ask_reserve(scene->ns, 8 * MIB), 0);
-	scene->region =
-		must_open(&scene->client, ask_alloc(scene->ns, "r", 8 * MIB, false), &scene->reply);
-	assert_int_equal(scene->region->width, 2);
+	ns = make_flash_namespace(&fixture, &client, "a");
+	EXPECT(&client, ask_reserve(ns, 8 * MIB), 0);
+	region = must_open(&client, ask_alloc(ns, "r", 8 * MIB, false), &opened);
+	assert_int_equal(region->width, 2);
 	for (size_t i = 0; i < 2; i++)
 		for (size_t j = 0; j < device(i)->nr_extents; j++)
 			device(i)->extents[j].is_provisional = false;
+	return 0;
 }
 
-static void close_scene(struct scene *scene)
+static int end(void **state)
 {
-	drop(scene->reply);
+	drop(opened);
 	check_all(&fixture);
+	return teardown(state);
 }
 
-static void free_region(struct scene *scene)
+#define TRIMS_TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+static void free_region(void)
 {
-	EXPECT(&scene->client, ask_free(scene->region), 0);
-	EXPECT(&scene->client, ask_close(scene->region), 0);
+	EXPECT(&client, ask_free(region), 0);
+	EXPECT(&client, ask_close(region), 0);
 }
 
 static void hold_trims(bool does_hold)
@@ -65,10 +67,10 @@ static bool is_waiting(void)
 }
 
 /* The chunks are held, and nobody gets them. */
-static void expect_held(struct scene *scene)
+static void expect_held(void)
 {
 	assert_true(is_waiting());
-	assert_int_equal(ns_of(scene->ns)->allocated_bytes, 8 * MIB);
+	assert_int_equal(ns_of(ns)->allocated_bytes, 8 * MIB);
 	check_all(&fixture);
 }
 
@@ -76,105 +78,86 @@ static void expect_held(struct scene *scene)
 
 static void test_freed_chunks_are_trimmed(void **state)
 {
-	struct scene scene;
-
 	(void)state;
-	open_scene(&scene);
 	hold_trims(true);
-	EXPECT(&scene.client, ask_free(scene.region), 0);
+	EXPECT(&client, ask_free(region), 0);
 	assert_false(is_waiting()); /* it is open */
-	EXPECT(&scene.client, ask_close(scene.region), 0);
-	expect_held(&scene);
+	EXPECT(&client, ask_close(region), 0);
+	expect_held();
 	/* For clients it is gone. */
-	EXPECT(&scene.client, ask_close(scene.region), -AFAR_EFREED);
-	EXPECT(&scene.client, ask_free(scene.region), -AFAR_EFREED);
-	EXPECT(&scene.client, ask_open(scene.ns, "r", 0), -ENOENT);
+	EXPECT(&client, ask_close(region), -AFAR_EFREED);
+	EXPECT(&client, ask_free(region), -AFAR_EFREED);
+	EXPECT(&client, ask_open(ns, "r", 0), -ENOENT);
 	/* The last of the stores counts. */
 	device(0)->does_hold_trims = false;
 	fixture_pump(&fixture);
 	assert_int_equal(device(0)->nr_trimmed, 4 * MIB);
-	expect_held(&scene);
+	expect_held();
 	device(1)->does_hold_trims = false;
 	fixture_pump(&fixture);
 	assert_int_equal(device(1)->nr_trimmed, 4 * MIB);
 	assert_false(is_waiting());
-	assert_int_equal(ns_of(scene.ns)->allocated_bytes, 0);
-	EXPECT(&scene.client, ask_alloc(scene.ns, "s", 8 * MIB, false), 0);
-	close_scene(&scene);
+	assert_int_equal(ns_of(ns)->allocated_bytes, 0);
+	EXPECT(&client, ask_alloc(ns, "s", 8 * MIB, false), 0);
 }
 
 /* Memory needs none. */
 static void test_memory_is_not_trimmed(void **state)
 {
-	struct fake_client client;
-	Afar__RegionInfo *region;
-	Afar__Reply *reply;
-	uint64_t ns;
-
 	(void)state;
 	client_open(&fixture, &client);
 	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
 	ns = make_namespace(&fixture, &client, "a");
 	EXPECT(&client, ask_reserve(ns, 8 * MIB), 0);
-	region = must_open(&client, ask_alloc(ns, "r", 8 * MIB, false), &reply);
+	region = must_open(&client, ask_alloc(ns, "r", 8 * MIB, false), &opened);
 	EXPECT(&client, ask_free(region), 0);
 	EXPECT(&client, ask_close(region), 0);
 	assert_int_equal(ns_of(ns)->allocated_bytes, 0);
-	drop(reply);
+	drop(opened);
 	check_all(&fixture);
 }
 
 /* Also when a session that had it open ends, and is fenced. */
 static void test_session_that_ended(void **state)
 {
-	struct scene scene;
-
 	(void)state;
-	open_scene(&scene);
 	hold_trims(true);
-	EXPECT(&scene.client, ask_free(scene.region), 0);
-	EXPECT(&scene.client, ask_session_close(), 0);
-	expect_held(&scene);
+	EXPECT(&client, ask_free(region), 0);
+	EXPECT(&client, ask_session_close(), 0);
+	expect_held();
 	hold_trims(false);
 	fixture_pump(&fixture);
-	assert_int_equal(ns_of(scene.ns)->allocated_bytes, 0);
-	close_scene(&scene);
+	assert_int_equal(ns_of(ns)->allocated_bytes, 0);
 }
 
 /* ---- What fails in between */
 
 static void test_refused_trims_are_told_again(void **state)
 {
-	struct scene scene;
-
 	(void)state;
-	open_scene(&scene);
 	device(0)->refuse_to_trim = -EIO;
-	free_region(&scene);
-	expect_held(&scene);
+	free_region();
+	expect_held();
 	device(0)->refuse_to_trim = -ENOENT;
 	fixture_advance(&fixture, CORE_RETRY_NS / 1000000U);
-	expect_held(&scene);
+	expect_held();
 	device(0)->refuse_to_trim = 0;
 	fixture_advance(&fixture, CORE_RETRY_NS / 1000000U);
 	assert_false(is_waiting());
 	/* The other one was told once. */
 	assert_int_equal(device(1)->nr_trims, 1);
-	close_scene(&scene);
 }
 
 /* Trap 3. A trim that was sent on an earlier connection counts for nothing, even if its answer comes
  * later: the one that was sent since could wipe what the next owner wrote. */
 static void test_trims_of_earlier_connections(void **state)
 {
-	struct scene scene;
 	Afar__Reply *reply;
 	struct event *event;
 
 	(void)state;
-	open_scene(&scene);
 	hold_trims(true);
-	free_region(&scene);
+	free_region();
 	/* It joins again on the connection that it has; the call that was under way is answered. */
 	event = event_new(EVENT_REQUEST, fixture.servers[0].peer);
 	reply = NULL;
@@ -191,89 +174,79 @@ static void test_trims_of_earlier_connections(void **state)
 	device(1)->does_hold_trims = false;
 	fixture_pump(&fixture);
 	assert_int_equal(device(1)->nr_trims, 1);
-	expect_held(&scene);
+	expect_held();
 	hold_trims(false);
 	fixture_pump(&fixture);
 	assert_int_equal(device(0)->nr_trims, 2);
 	assert_false(is_waiting());
-	close_scene(&scene);
 }
 
 /* Neither a lost connection nor a server that restarts, nor a manager that does, makes it forgotten. */
 static void test_it_is_told_again(void **state)
 {
-	struct scene scene;
-
-	(void)state;
 	for (int which = 0; which < 3; which++) {
 		if (which > 0) {
-			teardown(NULL);
-			setup(NULL);
+			end(state);
+			begin(state);
 		}
-		open_scene(&scene);
 		hold_trims(true);
-		free_region(&scene);
+		free_region();
 		if (which == 0)
 			fixture_disconnect(&fixture, 0);
 		else if (which == 1)
 			fixture_kill(&fixture, 0);
 		else
 			fixture_restart(&fixture);
-		expect_held(&scene);
+		expect_held();
 		assert_int_equal(device(0)->nr_trimmed, 0);
 		hold_trims(false);
 		fixture_pump(&fixture);
-		expect_held(&scene);
+		expect_held();
 		assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
 		if (which == 2)
 			assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
 		assert_int_equal(device(0)->nr_trimmed, 4 * MIB);
 		assert_int_equal(device(1)->nr_trimmed, 4 * MIB);
 		assert_false(is_waiting());
-		close_scene(&scene);
 	}
 }
 
 static void test_commits_that_fail(void **state)
 {
-	struct scene scene;
 	char *before;
 
 	(void)state;
-	open_scene(&scene);
-	EXPECT(&scene.client, ask_free(scene.region), 0);
+	EXPECT(&client, ask_free(region), 0);
 	before = tables_text(&fixture);
 	fixture.store.fail_at = 1;
-	EXPECT(&scene.client, ask_close(scene.region), -ENOSPC);
+	EXPECT(&client, ask_close(region), -ENOSPC);
 	expect_tables(&fixture, before);
 	assert_int_equal(device(0)->nr_trims, 0);
 	fixture_advance(&fixture, CORE_RETRY_NS / 1000000U);
 	hold_trims(true);
-	EXPECT(&scene.client, ask_close(scene.region), 0);
+	EXPECT(&client, ask_close(region), 0);
 	fixture.store.is_broken = true;
 	hold_trims(false);
 	fixture_pump(&fixture);
-	expect_held(&scene);
+	expect_held();
 	fixture.store.is_broken = false;
 	fixture_advance(&fixture, CORE_RETRY_NS / 1000000U);
 	assert_false(is_waiting());
 	assert_true(device(0)->nr_trims > 1 || device(1)->nr_trims > 1);
-	close_scene(&scene);
 }
 
 /* ---- What needs no trim any more */
 
 /* An operator forgets one store. */
-static void forget_first(struct scene *scene)
+static void forget_first(void)
 {
 	fixture_disconnect(&fixture, 0);
-	EXPECT(&scene->client, ask_store_forget(device(0)->number), 0);
+	EXPECT(&client, ask_store_forget(device(0)->number), 0);
 }
 
 /* The other one loses its extents. */
-static void lose_second(struct scene *scene)
+static void lose_second(void)
 {
-	(void)scene;
 	device(1)->nr_extents = device(1)->granted = 0;
 	fixture_disconnect(&fixture, 1);
 	assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
@@ -281,112 +254,96 @@ static void lose_second(struct scene *scene)
 
 static void test_extents_that_go(void **state)
 {
-	static void (*const lose[])(struct scene *) = {forget_first, lose_second, forget_first};
-	struct scene scene;
+	static void (*const lose[])(void) = {forget_first, lose_second, forget_first};
 
-	(void)state;
 	for (size_t i = 0; i < 2; i++) {
-		teardown(NULL);
-		setup(NULL);
-		open_scene(&scene);
+		end(state);
+		begin(state);
 		hold_trims(true);
-		free_region(&scene);
-		lose[i](&scene);
+		free_region();
+		lose[i]();
 		assert_true(is_waiting());
 		check_all(&fixture);
-		lose[i + 1](&scene);
+		lose[i + 1]();
 		assert_false(is_waiting());
-		assert_int_equal(ns_of(scene.ns)->allocated_bytes, 0);
-		close_scene(&scene);
+		assert_int_equal(ns_of(ns)->allocated_bytes, 0);
 	}
 }
 
 static void test_deleting_needs_none(void **state)
 {
-	struct scene scene;
-
 	(void)state;
-	open_scene(&scene);
 	hold_trims(true);
-	free_region(&scene);
-	EXPECT(&scene.client, ask_delete("a", false), 0);
-	assert_null(ns_of(scene.ns));
+	free_region();
+	EXPECT(&client, ask_delete("a", false), 0);
+	assert_null(ns_of(ns));
 	assert_int_equal(device(0)->granted, 0);
 	assert_int_equal(device(1)->granted, 0);
 	/* The calls that were under way are answered for nothing. */
 	hold_trims(false);
 	fixture_pump(&fixture);
-	drop(scene.reply);
 	check_empty(&fixture);
 }
 
 static void test_failed_deletion_leaves_them(void **state)
 {
-	struct scene scene;
 	char *before;
 
 	(void)state;
-	open_scene(&scene);
 	hold_trims(true);
-	free_region(&scene);
+	free_region();
 	before = tables_text(&fixture);
 	fixture.store.fail_at = 1;
-	EXPECT(&scene.client, ask_delete("a", false), -ENOSPC);
+	EXPECT(&client, ask_delete("a", false), -ENOSPC);
 	expect_tables(&fixture, before);
 	before = tables_text(&fixture);
 	fixture.store.fail_at = 1;
-	EXPECT(&scene.client, ask_release(scene.ns, 8 * MIB), -ENOSPC);
+	EXPECT(&client, ask_release(ns, 8 * MIB), -ENOSPC);
 	expect_tables(&fixture, before);
 	hold_trims(false);
 	fixture_advance(&fixture, CORE_RETRY_NS / 1000000U);
 	assert_false(is_waiting());
-	assert_int_equal(ns_of(scene.ns)->allocated_bytes, 0);
-	close_scene(&scene);
+	assert_int_equal(ns_of(ns)->allocated_bytes, 0);
 }
 
 /* The connection is lost between a deletion and its commit, which fails: it is told again. */
 static void test_failed_deletion_without_a_server(void **state)
 {
-	struct scene scene;
 	Afar__Reply *reply;
 
 	(void)state;
-	open_scene(&scene);
 	hold_trims(true);
-	free_region(&scene);
+	free_region();
 	fixture.store.fail_at = 1;
-	fixture_send(&fixture, &scene.client, 700, ask_delete("a", false), &reply);
+	fixture_send(&fixture, &client, 700, ask_delete("a", false), &reply);
 	fixture_disconnect(&fixture, 0);
 	expect_answer(reply, -ENOSPC, NULL);
-	expect_held(&scene);
+	expect_held();
 	hold_trims(false);
 	fixture_advance(&fixture, CORE_RETRY_NS / 1000000U);
 	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
 	assert_false(is_waiting());
-	close_scene(&scene);
 }
 
 /* An extent that is released waits for nothing; the rest of the region does. */
 static void test_releasing_needs_none(void **state)
 {
-	struct scene scene;
 	Afar__Reply *reply;
 
 	(void)state;
-	open_scene(&scene);
 	hold_trims(true);
-	free_region(&scene);
+	free_region();
 	fixture_disconnect(&fixture, 0);
-	reply = must(&scene.client, ask_release(scene.ns, 4 * MIB));
+	reply = must(&client, ask_release(ns, 4 * MIB));
 	assert_int_equal(reply->namespace_released->bytes, 4 * MIB);
 	drop(reply);
 	assert_true(is_waiting());
-	assert_int_equal(ns_of(scene.ns)->allocated_bytes, 4 * MIB);
+	assert_int_equal(ns_of(ns)->allocated_bytes, 4 * MIB);
 	check_all(&fixture);
 	/* A manager that restarts finds the same. */
 	fixture_restart(&fixture);
 	assert_true(is_waiting());
-	assert_int_equal(ns_of(scene.ns)->allocated_bytes, 4 * MIB);
+	assert_int_equal(ns_of(ns)->allocated_bytes, 4 * MIB);
 	check_all(&fixture);
 	hold_trims(false);
 	for (size_t i = 0; i < 2; i++)
@@ -394,24 +351,20 @@ static void test_releasing_needs_none(void **state)
 	assert_false(is_waiting());
 	assert_int_equal(device(0)->granted + device(1)->granted, 4 * MIB);
 	assert_int_equal(device(0)->nr_trimmed + device(1)->nr_trimmed, 4 * MIB);
-	close_scene(&scene);
 }
 
 /* ---- Allocations that wait */
 
 static void test_allocations_wait(void **state)
 {
-	struct scene scene;
 	Afar__Reply *reply;
 
 	(void)state;
-	open_scene(&scene);
 	hold_trims(true);
-	free_region(&scene);
+	free_region();
 	/* This would not fit even then. */
-	EXPECT(&scene.client, ask_alloc(scene.ns, "s", 9 * MIB, false), -AFAR_ERESERVE);
-	fixture_send(&fixture, &scene.client, 500, ask_alloc(scene.ns, "s", 8 * MIB, false),
-		     &reply);
+	EXPECT(&client, ask_alloc(ns, "s", 9 * MIB, false), -AFAR_ERESERVE);
+	fixture_send(&fixture, &client, 500, ask_alloc(ns, "s", 8 * MIB, false), &reply);
 	fixture_pump(&fixture);
 	assert_null(reply);
 	device(0)->does_hold_trims = false;
@@ -420,96 +373,77 @@ static void test_allocations_wait(void **state)
 	device(1)->does_hold_trims = false;
 	fixture_pump(&fixture);
 	expect_answer(reply, 0, NULL);
-	close_scene(&scene);
 }
 
 /* It is told in time for whom it waits; and does not wait for stores that are down. */
 static void test_they_do_not_wait_for_ever(void **state)
 {
-	struct scene scene;
 	Afar__Reply *reply;
 
 	(void)state;
-	open_scene(&scene);
 	hold_trims(true);
-	free_region(&scene);
+	free_region();
 	fixture.time_ns = 2000000000U;
-	fixture_send(&fixture, &scene.client, 500, ask_alloc(scene.ns, "s", 8 * MIB, false),
-		     &reply);
+	fixture_send(&fixture, &client, 500, ask_alloc(ns, "s", 8 * MIB, false), &reply);
 	fixture_pump(&fixture);
 	assert_null(reply);
 	assert_true(core_next_run(fixture.core) <= fixture.now + 2000000000U);
 	fixture_advance(&fixture, 1900);
 	expect_answer(reply, -ETIMEDOUT, "server-0");
-	fixture_send(&fixture, &scene.client, 501, ask_alloc(scene.ns, "s", 8 * MIB, false),
-		     &reply);
+	fixture_send(&fixture, &client, 501, ask_alloc(ns, "s", 8 * MIB, false), &reply);
 	fixture_pump(&fixture);
 	assert_null(reply);
 	fixture_disconnect(&fixture, 0);
 	expect_answer(reply, -AFAR_ERESERVE, NULL);
-	close_scene(&scene);
 }
 
 /* What a store that is up has trimmed is held, too, by one that is down. */
 static void test_half_of_a_region_does_not_come(void **state)
 {
-	struct scene scene;
 	Afar__Reply *reply;
 
 	(void)state;
-	open_scene(&scene);
 	hold_trims(true);
-	free_region(&scene);
+	free_region();
 	fixture_disconnect(&fixture, 0);
 	fixture.time_ns = 2000000000U;
-	EXPECT(&scene.client, ask_alloc(scene.ns, "s", 4 * MIB, false), -AFAR_ERESERVE);
+	EXPECT(&client, ask_alloc(ns, "s", 4 * MIB, false), -AFAR_ERESERVE);
 	hold_trims(false);
 	fixture_pump(&fixture);
 	assert_int_equal(device(1)->nr_trimmed, 4 * MIB);
-	EXPECT(&scene.client, ask_alloc(scene.ns, "s", 4 * MIB, false), -AFAR_ERESERVE);
+	EXPECT(&client, ask_alloc(ns, "s", 4 * MIB, false), -AFAR_ERESERVE);
 	device(0)->does_hold_trims = true;
 	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
-	fixture_send(&fixture, &scene.client, 500, ask_alloc(scene.ns, "s", 4 * MIB, false),
-		     &reply);
+	fixture_send(&fixture, &client, 500, ask_alloc(ns, "s", 4 * MIB, false), &reply);
 	fixture_pump(&fixture);
 	assert_null(reply);
 	hold_trims(false);
 	fixture_pump(&fixture);
 	expect_answer(reply, 0, NULL);
-	close_scene(&scene);
 }
 
 /* A part that is trimmed already, in a store that has gone down since, comes later. */
 static void test_trimmed_part_that_is_down(void **state)
 {
-	struct scene scene;
 	Afar__Reply *reply;
 
 	(void)state;
-	open_scene(&scene);
 	device(1)->does_hold_trims = true;
-	free_region(&scene);
+	free_region();
 	fixture_disconnect(&fixture, 0);
-	EXPECT(&scene.client, ask_alloc(scene.ns, "s", 8 * MIB, false), -AFAR_ERESERVE);
-	fixture_send(&fixture, &scene.client, 500, ask_alloc(scene.ns, "s", 4 * MIB, false),
-		     &reply);
+	EXPECT(&client, ask_alloc(ns, "s", 8 * MIB, false), -AFAR_ERESERVE);
+	fixture_send(&fixture, &client, 500, ask_alloc(ns, "s", 4 * MIB, false), &reply);
 	fixture_pump(&fixture);
 	assert_null(reply);
 	hold_trims(false);
 	fixture_pump(&fixture);
 	expect_answer(reply, 0, NULL);
-	close_scene(&scene);
 }
 
 /* ---- Many */
 
 static void test_many_ranges(void **state)
 {
-	struct fake_client client;
-	Afar__RegionInfo *region;
-	Afar__Reply *reply;
-	uint64_t ns;
-
 	(void)state;
 	client_open(&fixture, &client);
 	fixture_plug(&fixture, 0, 0, 64 * MIB);
@@ -518,10 +452,10 @@ static void test_many_ranges(void **state)
 	EXPECT(&client, ask_reserve(ns, 32 * MIB), 0);
 	device(0)->does_hold_trims = true;
 	for (int i = 0; i < 5000; i++) {
-		region = must_open(&client, ask_alloc(ns, "r", 4096, false), &reply);
+		region = must_open(&client, ask_alloc(ns, "r", 4096, false), &opened);
 		EXPECT(&client, ask_free(region), 0);
 		EXPECT(&client, ask_close(region), 0);
-		drop(reply);
+		drop(opened);
 	}
 	device(0)->does_hold_trims = false;
 	fixture_pump(&fixture);
@@ -535,22 +469,22 @@ static void test_many_ranges(void **state)
 TEST_GROUP(manager_trims)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_freed_chunks_are_trimmed),
+		TRIMS_TEST(test_freed_chunks_are_trimmed),
 		TEST(test_memory_is_not_trimmed),
-		TEST(test_session_that_ended),
-		TEST(test_refused_trims_are_told_again),
-		TEST(test_trims_of_earlier_connections),
-		TEST(test_it_is_told_again),
-		TEST(test_commits_that_fail),
-		TEST(test_extents_that_go),
-		TEST(test_deleting_needs_none),
-		TEST(test_failed_deletion_leaves_them),
-		TEST(test_failed_deletion_without_a_server),
-		TEST(test_releasing_needs_none),
-		TEST(test_allocations_wait),
-		TEST(test_they_do_not_wait_for_ever),
-		TEST(test_half_of_a_region_does_not_come),
-		TEST(test_trimmed_part_that_is_down),
+		TRIMS_TEST(test_session_that_ended),
+		TRIMS_TEST(test_refused_trims_are_told_again),
+		TRIMS_TEST(test_trims_of_earlier_connections),
+		TRIMS_TEST(test_it_is_told_again),
+		TRIMS_TEST(test_commits_that_fail),
+		TRIMS_TEST(test_extents_that_go),
+		TRIMS_TEST(test_deleting_needs_none),
+		TRIMS_TEST(test_failed_deletion_leaves_them),
+		TRIMS_TEST(test_failed_deletion_without_a_server),
+		TRIMS_TEST(test_releasing_needs_none),
+		TRIMS_TEST(test_allocations_wait),
+		TRIMS_TEST(test_they_do_not_wait_for_ever),
+		TRIMS_TEST(test_half_of_a_region_does_not_come),
+		TRIMS_TEST(test_trimmed_part_that_is_down),
 		TEST(test_many_ranges),
 	};
 
