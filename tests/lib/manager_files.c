@@ -472,6 +472,21 @@ void expect_file_case(const char *what, struct fake_client *who, Afar__Request *
 		fail_msg("%s: %d, and not %d", what, is, status);
 }
 
+void file_send(struct fake_client *who, Afar__Request *request, Afar__Reply **answer)
+{
+	fixture_send(&fixture, who, ++who->next_id, request, answer);
+	fixture_pump(&fixture);
+}
+
+void expect_result(Afar__Reply **answer, int status)
+{
+	assert_non_null(*answer);
+	assert_int_equal((*answer)->status, 0);
+	assert_int_equal((*answer)->file_results->results[0]->status, status);
+	drop(*answer);
+	*answer = NULL;
+}
+
 uint64_t must_make(uint64_t dir, const char *name, uint32_t mode)
 {
 	Afar__FileAttributes attributes;

@@ -75,6 +75,10 @@ int file_do(struct fake_client *who, Afar__Request *request, Afar__FileAttribute
 /* The same of a row in a table of cases: a failure names it. */
 void expect_file_case(const char *what, struct fake_client *who, Afar__Request *request,
 		      int status);
+/* Asks; the answer may have to wait. */
+void file_send(struct fake_client *who, Afar__Request *request, Afar__Reply **answer);
+/* It is there, and its first result is so. Drops it, and sets it to NULL. */
+void expect_result(Afar__Reply **answer, int status);
 uint64_t must_make(uint64_t dir, const char *name, uint32_t mode);
 /* The file is so long, as `client` is told. */
 void expect_size(uint64_t ino, uint64_t bytes);

@@ -78,8 +78,7 @@ static int delegations_begin(void **state)
 /* The client changes the file. Its answer may have to wait. */
 static void send_size(uint64_t bytes)
 {
-	fixture_send(&fixture, &client, client.next_id++, ask_size(file, bytes), &changed);
-	fixture_pump(&fixture);
+	file_send(&client, ask_size(file, bytes), &changed);
 }
 
 static void expect_changed_when_it_has_run_out(void)
@@ -281,7 +280,7 @@ static void test_one_that_is_ended_after_a_restart(void **state)
 	EXPECT(&client, ask_key_revoke("alice"), 0);
 	fixture_pump(&fixture);
 	send_size(10);
-	fixture_send(&fixture, &other, other.next_id++, ask_file_open(file, 1), &opened);
+	file_send(&other, ask_file_open(file, 1), &opened);
 	fixture_advance(&fixture, DELEGATION_KEPT_MS - 1);
 	assert_true(!changed && !opened);
 	fixture_advance(&fixture, 1);
@@ -325,8 +324,7 @@ static void test_silent_ones_after_a_restart(void **state)
 	/* The manager answers a question whose time is over before all have claimed, and delegates nothing with that. */
 	request->files_look->wants_delegation = true;
 	fixture.time_ns = 1000000000;
-	fixture_send(&fixture, &client, client.next_id++, request, &asked);
-	fixture_pump(&fixture);
+	file_send(&client, request, &asked);
 	fixture.time_ns = 0;
 	fixture_advance(&fixture, 800);
 	assert_non_null(asked);

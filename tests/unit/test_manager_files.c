@@ -267,6 +267,17 @@ static void test_changes_that_wait_for_claims_in_vain(void **state)
 	FILE_DO(ask_remove(ROOT, "f", false), 0);
 }
 
+/* A file of the other's, who has it open as 1 and has asked for all of its room. */
+static uint64_t make_elsewhere(uint64_t bytes)
+{
+	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
+
+	OTHER_DO(ask_file_open(file, 1), 0);
+	OTHER_DO(ask_extend(file, 0, bytes), 0);
+	FILE_DO(ask_size(file, bytes), 0);
+	return file;
+}
+
 static void test_another_session_is_not_hurt(void **state)
 {
 	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
@@ -294,19 +305,14 @@ static void test_another_session_is_not_hurt(void **state)
 /* It is asked, and does not answer: it goes on meanwhile, others who ask where the bytes are wait, and the * change fails. */
 static void test_a_session_that_is_stopped(void **state)
 {
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
+	uint64_t file = make_elsewhere(9000);
 	Afar__Reply *shorter = NULL, *where = NULL;
 
 	(void)state;
-	OTHER_DO(ask_file_open(file, 1), 0);
-	OTHER_DO(ask_extend(file, 0, 9000), 0);
-	FILE_DO(ask_size(file, 9000), 0);
 	fixture.are_clients_silent = true;
 	fixture.time_ns = 4000000000U;
-	fixture_send(&fixture, &client, ++client.next_id, ask_size(file, 100), &shorter);
-	fixture_pump(&fixture);
-	fixture_send(&fixture, &client, ++client.next_id, ask_map(file), &where);
-	fixture_pump(&fixture);
+	file_send(&client, ask_size(file, 100), &shorter);
+	file_send(&client, ask_map(file), &where);
 	OTHER_DO(ask_map(file), 0);
 	OTHER_DO(ask_extend(file, 0, 20000), 0);
 	assert_null(shorter);
@@ -328,21 +334,16 @@ static void test_a_session_that_is_stopped(void **state)
 /* Both are asked to give the file up for the other: neither waits for ever. */
 static void test_two_make_it_shorter(void **state)
 {
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
+	uint64_t file = make_elsewhere(90000);
 	Afar__Reply *one = NULL, *two = NULL;
 
 	(void)state;
-	OTHER_DO(ask_file_open(file, 1), 0);
 	FILE_DO(ask_file_open(file, 2), 0);
-	FILE_DO(ask_extend(file, 0, 90000), 0);
-	FILE_DO(ask_size(file, 90000), 0);
 	fixture.are_clients_silent = true;
 	fixture.time_ns = 4000000000U;
-	fixture_send(&fixture, &client, ++client.next_id, ask_size(file, 100), &one);
-	fixture_pump(&fixture);
+	file_send(&client, ask_size(file, 100), &one);
 	assert_null(one);
-	fixture_send(&fixture, &other, ++other.next_id, ask_size(file, 50), &two);
-	fixture_pump(&fixture);
+	file_send(&other, ask_size(file, 50), &two);
 	fixture.are_clients_silent = false;
 	fixture_pump(&fixture);
 	assert_non_null(one);
@@ -358,22 +359,16 @@ static void test_two_make_it_shorter(void **state)
 /* Whoever makes it shorter has no end of time. Others wait for 10 s all the same, and then it fails. */
 static void test_a_recall_ends(void **state)
 {
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
+	uint64_t file = make_elsewhere(9000);
 	Afar__Reply *shorter = NULL;
 
 	(void)state;
-	OTHER_DO(ask_file_open(file, 1), 0);
-	OTHER_DO(ask_extend(file, 0, 9000), 0);
-	FILE_DO(ask_size(file, 9000), 0);
 	fixture.are_clients_silent = true;
-	fixture_send(&fixture, &client, ++client.next_id, ask_size(file, 100), &shorter);
-	fixture_pump(&fixture);
+	file_send(&client, ask_size(file, 100), &shorter);
 	fixture_advance(&fixture, 9000);
 	assert_null(shorter);
 	fixture_advance(&fixture, 1100);
-	assert_non_null(shorter);
-	assert_int_equal(shorter->file_results->results[0]->status, -EBUSY);
-	drop(shorter);
+	expect_result(&shorter, -EBUSY);
 	fixture.are_clients_silent = false;
 	fixture_pump(&fixture);
 }
@@ -382,15 +377,12 @@ static void test_a_recall_ends(void **state)
  * change must not count on the first answer, also if it is a shrink only in the middle of its call. */
 static void test_given_up_once(void **state)
 {
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
+	uint64_t file = make_elsewhere(90000);
 	Afar__Request *both;
 	Afar__Reply *reply;
 
 	(void)state;
-	OTHER_DO(ask_file_open(file, 1), 0);
 	FILE_DO(ask_file_open(file, 1), 0);
-	FILE_DO(ask_extend(file, 0, 90000), 0);
-	FILE_DO(ask_size(file, 90000), 0);
 	FILE_DO(ask_size(file, 50), 0);
 	assert_int_equal(fixture.nr_recalls, 1);
 	OTHER_DO(ask_extend(file, 0, 90000), 0);
@@ -406,16 +398,13 @@ static void test_given_up_once(void **state)
 /* Whoever makes it shorter zeroes what is left behind the end, while others have given the file up. */
 static void test_given_up_until_its_end_is_zeroed(void **state)
 {
-	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
+	uint64_t file = make_elsewhere(9000);
 	Afar__Request *first = ask_size(file, 100), *late = ask_size(file, 100);
 	Afar__Request *second = ask_size(file, 100);
 	Afar__Reply *where = NULL;
 
 	(void)state;
-	OTHER_DO(ask_file_open(file, 1), 0);
 	FILE_DO(ask_file_open(file, 1), 0);
-	FILE_DO(ask_extend(file, 0, 9000), 0);
-	FILE_DO(ask_size(file, 9000), 0);
 	/* Nobody was asked before. */
 	change_of(late)->set->is_given_up = true;
 	FILE_DO(late, -EAGAIN);
@@ -423,8 +412,7 @@ static void test_given_up_until_its_end_is_zeroed(void **state)
 	change_of(first)->set->only_asks = true;
 	FILE_DO(first, 0);
 	assert_int_equal(fixture.nr_recalls, 1);
-	fixture_send(&fixture, &other, ++other.next_id, ask_map(file), &where);
-	fixture_pump(&fixture);
+	file_send(&other, ask_map(file), &where);
 	assert_null(where);
 	FILE_DO(ask_map(file), 0);
 	expect_size(file, 9000);
@@ -451,15 +439,12 @@ static void test_given_up_for_ten_seconds(void **state)
 	change_of(first)->set->only_asks = true;
 	FILE_DO(first, 0);
 	/* Nobody had it open; who opens it now waits as well. */
-	fixture_send(&fixture, &other, ++other.next_id, ask_file_open(file, 1), &where);
-	fixture_pump(&fixture);
+	file_send(&other, ask_file_open(file, 1), &where);
 	assert_null(where);
 	fixture_advance(&fixture, 9000);
 	assert_null(where);
 	fixture_advance(&fixture, 1100);
-	assert_non_null(where);
-	assert_int_equal(where->file_results->results[0]->status, 0);
-	drop(where);
+	expect_result(&where, 0);
 	change_of(second)->set->is_given_up = true;
 	FILE_DO(second, -EAGAIN);
 	FILE_DO(ask_size(file, 100), 0);
@@ -499,8 +484,7 @@ static void test_one_appends_at_a_time(void **state)
 	OTHER_DO(ask_file_open(file, 1), 0);
 	FILE_DO(ask_append(file), 0);
 	FILE_DO(ask_append(file), 0); /* it came again */
-	fixture_send(&fixture, &other, ++other.next_id, ask_append(file), &waiting);
-	fixture_pump(&fixture);
+	file_send(&other, ask_append(file), &waiting);
 	assert_null(waiting);
 	FILE_DO(ask_end(file, 500, 0), 0);
 	assert_null(waiting);
@@ -511,21 +495,16 @@ static void test_one_appends_at_a_time(void **state)
 	drop(waiting);
 	waiting = NULL;
 	/* It goes with the last handle, and with the session. */
-	fixture_send(&fixture, &client, ++client.next_id, ask_append(file), &waiting);
-	fixture_pump(&fixture);
+	file_send(&client, ask_append(file), &waiting);
 	assert_null(waiting);
 	OTHER_DO(ask_file_close(1), 0);
-	assert_non_null(waiting);
-	drop(waiting);
-	waiting = NULL;
+	expect_result(&waiting, 0);
 	OTHER_DO(ask_file_open(file, 2), 0);
-	fixture_send(&fixture, &other, ++other.next_id, ask_append(file), &waiting);
-	fixture_pump(&fixture);
+	file_send(&other, ask_append(file), &waiting);
 	client_lose(&fixture, &client);
 	assert_null(waiting);
 	fixture_advance(&fixture, 10000);
-	assert_non_null(waiting);
-	drop(waiting);
+	expect_result(&waiting, 0);
 	assert_int_equal(client_open(&fixture, &client), 0);
 	open_pool(&client);
 }
@@ -590,8 +569,7 @@ static void test_claims(void **state)
 	/* Nobody knows yet who holds what, and where it ends: changes and questions wait. */
 	fixture_send(&fixture, &client, ++client.next_id, ask_make(ROOT, "g", S_IFREG, 0, 0),
 		     &waiting);
-	fixture_send(&fixture, &client, ++client.next_id, ask_stat(file), &asking);
-	fixture_pump(&fixture);
+	file_send(&client, ask_stat(file), &asking);
 	assert_true(!waiting && !asking);
 	FILE_DO(ask_claim(0, 0, 0), 0);
 	assert_true(!waiting && !asking);
@@ -648,8 +626,7 @@ static void test_nobody_claims(void **state)
 	client_lose(&fixture, &other);
 	fixture_advance(&fixture, 900); /* ours lives on */
 	/* Questions wait for claims no longer than for servers. */
-	fixture_send(&fixture, &client, ++client.next_id, ask_stat(attributes.ino), &asking);
-	fixture_pump(&fixture);
+	file_send(&client, ask_stat(attributes.ino), &asking);
 	assert_null(asking);
 	fixture_advance(&fixture, 3000);
 	expect_answer(asking, 0, NULL);

@@ -32,23 +32,6 @@ static int locks_begin(void **state)
 
 #define LOCKS_TEST(name) cmocka_unit_test_setup_teardown(name, locks_begin, files_end)
 
-/* Sends it; the answer comes when the lock is free. */
-static void begin(struct fake_client *who, Afar__Request *request, Afar__Reply **answer)
-{
-	*answer = NULL;
-	fixture_send(&fixture, who, ++who->next_id, request, answer);
-	fixture_pump(&fixture);
-}
-
-static void expect_result(Afar__Reply **answer, int status)
-{
-	assert_non_null(*answer);
-	assert_int_equal((*answer)->status, 0);
-	assert_int_equal((*answer)->file_results->results[0]->status, status);
-	drop(*answer);
-	*answer = NULL;
-}
-
 /* ---- What is asked */
 
 #define READER 3U /* handles of `client` that may only read, or write */
@@ -182,7 +165,7 @@ static void begin_again(struct fake_client *who, uint64_t owner, uint32_t waited
 	Afar__Request *request = ask_lock(1, owner, EXCLUDED, 0, 0, LONG_MS);
 
 	hold_of(request)->lock->waited_ms = waited_ms;
-	begin(who, request, answer);
+	file_send(who, request, answer);
 	assert_null(*answer);
 }
 
@@ -215,7 +198,7 @@ static void test_nobody_overtakes(void **state)
 
 	(void)state;
 	FILE_DO(ask_lock(1, 1, EXCLUDED, 0, 10, 0), 0);
-	begin(&other, ask_lock(1, 1, EXCLUDED, 0, 10, LONG_MS), &first);
+	file_send(&other, ask_lock(1, 1, EXCLUDED, 0, 10, LONG_MS), &first);
 	fixture_advance(&fixture, 10);
 	fixture_send(&fixture, &client, ++client.next_id, ask_lock(1, 1, 0, 0, 10, 0), &unlocked);
 	fixture_send(&fixture, &client, ++client.next_id, ask_lock(1, 2, EXCLUDED, 0, 10, LONG_MS),
@@ -235,15 +218,15 @@ static void test_waits_end(void **state)
 
 	(void)state;
 	FILE_DO(ask_lock(1, 1, EXCLUDED, 0, 10, 0), 0);
-	begin(&other, ask_lock(1, 1, SHARED, 5, 10, 1000), &waiting);
+	file_send(&other, ask_lock(1, 1, SHARED, 5, 10, 1000), &waiting);
 	fixture_advance(&fixture, 999);
 	assert_null(waiting);
 	fixture_advance(&fixture, 1);
 	expect_result(&waiting, -EAGAIN);
 	request = ask_lock(1, 1, SHARED, 5, 10, LONG_MS);
 	hold_of(request)->lock->wait = 7;
-	begin(&other, request, &waiting);
-	begin(&other, ask_lock(1, 2, SHARED, 5, 10, LONG_MS), &unnumbered);
+	file_send(&other, request, &waiting);
+	file_send(&other, ask_lock(1, 2, SHARED, 5, 10, LONG_MS), &unnumbered);
 	FILE_DO(ask_lock_cancel(7), 0); /* it is another session's */
 	OTHER_DO(ask_lock_cancel(8), 0);
 	OTHER_DO(ask_lock_cancel(0), 0);
@@ -252,7 +235,7 @@ static void test_waits_end(void **state)
 	OTHER_DO(ask_lock_cancel(7), 0);
 	expect_result(&waiting, -EAGAIN);
 	/* With the handle's end. */
-	begin(&other, ask_lock(1, 1, SHARED, 5, 10, LONG_MS), &waiting);
+	file_send(&other, ask_lock(1, 1, SHARED, 5, 10, LONG_MS), &waiting);
 	OTHER_DO(ask_file_close(1), 0);
 	expect_result(&waiting, -EBADF);
 	expect_result(&unnumbered, -EBADF);
@@ -265,7 +248,7 @@ static void test_a_batch_fails(void **state)
 
 	(void)state;
 	FILE_DO(ask_lock(1, 1, EXCLUDED, 10, 10, 0), 0);
-	begin(&other, ask_lock(1, 1, EXCLUDED, 15, 1, LONG_MS), &waiting);
+	file_send(&other, ask_lock(1, 1, EXCLUDED, 15, 1, LONG_MS), &waiting);
 	fixture.store.fail_at = 1;
 	fixture.store.failure = -ENOSPC;
 	fixture_send(&fixture, &client, ++client.next_id, ask_lock(1, 1, 0, 12, 6, 0), &unlocked);
@@ -314,7 +297,7 @@ static void test_two_wait_for_each_other(void **state)
 	(void)state;
 	FILE_DO(ask_lock(1, 1, EXCLUDED, 0, 1, 0), 0);
 	OTHER_DO(ask_lock(2, 1, EXCLUDED, 0, 1, 0), 0);
-	begin(&client, ask_lock(2, 1, SHARED, 0, 1, LONG_MS), &waiting);
+	file_send(&client, ask_lock(2, 1, SHARED, 0, 1, LONG_MS), &waiting);
 	assert_null(waiting);
 	/* Another owner of that session may wait. */
 	OTHER_DO(ask_lock(1, 1, EXCLUDED, 0, 1, 0), -EAGAIN);
@@ -335,11 +318,11 @@ static void test_many_wait_for_each_other(void **state)
 					 ask_lock(1 + i % 2, i, EXCLUDED, i, 1, 0), NULL),
 				 0);
 	for (uint64_t i = 0; i < 4; i++) {
-		begin(i % 2 ? &client : &other,
-		      ask_lock(1 + (i + 1) % 2, i, EXCLUDED, i + 1, 1, LONG_MS), &waiting[i]);
+		file_send(i % 2 ? &client : &other,
+			  ask_lock(1 + (i + 1) % 2, i, EXCLUDED, i + 1, 1, LONG_MS), &waiting[i]);
 		assert_null(waiting[i]);
 	}
-	begin(&client, ask_lock(1, 100, EXCLUDED, 0, 1, LONG_MS), &outside);
+	file_send(&client, ask_lock(1, 100, EXCLUDED, 0, 1, LONG_MS), &outside);
 	assert_null(outside);
 	OTHER_DO(ask_lock(1, 4, EXCLUDED, 0, 1, LONG_MS), -EDEADLK);
 	/* Unwinds it. */
@@ -380,7 +363,7 @@ static void test_locks_go_on_at_the_fence(void **state)
 
 	(void)state;
 	FILE_DO(ask_lock(1, 1, EXCLUDED, 0, 10, 0), 0);
-	begin(&other, ask_lock(1, 1, EXCLUDED, 5, 10, LONG_MS), &waiting);
+	file_send(&other, ask_lock(1, 1, EXCLUDED, 5, 10, LONG_MS), &waiting);
 	fixture.servers[0].is_silent = true;
 	client_lose(&fixture, &client);
 	fixture_advance(&fixture, 2 * FIXTURE_LEASE_MS);
@@ -401,12 +384,12 @@ static void test_a_wait_ends_with_its_session(void **state)
 
 	(void)state;
 	FILE_DO(ask_lock(1, 1, EXCLUDED, 0, 10, 0), 0);
-	begin(&other, ask_lock(1, 1, EXCLUDED, 5, 10, LONG_MS), &waiting);
+	file_send(&other, ask_lock(1, 1, EXCLUDED, 5, 10, LONG_MS), &waiting);
 	/* One of a connection that was lost is nobody's any more; its caller asks again. */
 	client_lose(&fixture, &other);
 	assert_int_equal(client_resume(&fixture, &other), 0);
 	expect_answer(waiting, -AFAR_ESESSION, NULL);
-	begin(&other, ask_lock(1, 1, EXCLUDED, 5, 10, LONG_MS), &waiting);
+	file_send(&other, ask_lock(1, 1, EXCLUDED, 5, 10, LONG_MS), &waiting);
 	client_lose(&fixture, &other);
 	fixture_advance(&fixture, 10 * FIXTURE_LEASE_MS);
 	FILE_DO(ask_lock(1, 1, 0, 0, 10, 0), 0);
@@ -439,9 +422,9 @@ static void test_locks_are_claimed(void **state)
 	restart();
 	FILE_DO(ask_claim_both(true), 0);
 	/* The other one may have it. */
-	begin(&client, ask_lock(1, 1, EXCLUDED, 14, 1, 0), &waiting);
+	file_send(&client, ask_lock(1, 1, EXCLUDED, 14, 1, 0), &waiting);
 	assert_null(waiting);
-	begin(&client, ask_lock_look(1, 1, EXCLUDED, 14, 1), &looking);
+	file_send(&client, ask_lock_look(1, 1, EXCLUDED, 14, 1), &looking);
 	assert_null(looking);
 	FILE_DO(ask_lock(1, 1, 0, 0, 10, 0), 0);
 	claim = ask_claim_both(true);
@@ -473,12 +456,12 @@ static void test_nobody_claims_a_lock(void **state)
 	FILE_DO(ask_claim_both(true), 0);
 	/* A caller that does not wait so long is told before its time is over. */
 	fixture.time_ns = UINT64_C(400000000);
-	begin(&client, ask_lock(1, 1, SHARED, 100, 1, LONG_MS), &waiting);
+	file_send(&client, ask_lock(1, 1, SHARED, 100, 1, LONG_MS), &waiting);
 	assert_null(waiting);
 	fixture_advance(&fixture, 300);
 	expect_result(&waiting, -EAGAIN);
 	fixture.time_ns = 0;
-	begin(&client, ask_lock(1, 1, EXCLUDED, 5, 1, LONG_MS), &waiting);
+	file_send(&client, ask_lock(1, 1, EXCLUDED, 5, 1, LONG_MS), &waiting);
 	fixture.servers[0].is_silent = true;
 	client_lose(&fixture, &other);
 	fixture_advance(&fixture, 5 * FIXTURE_LEASE_MS);
