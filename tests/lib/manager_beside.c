@@ -127,9 +127,9 @@ void ask_beside(void *argument, bool is_done)
 	}
 }
 
-void run_batch_and_ask(bool fails)
+void run_batch(void (*hold)(void *argument, bool is_done), bool fails)
 {
-	fixture.store.hold = ask_beside;
+	fixture.store.hold = hold;
 	fixture.store.fail_at = fails;
 	fixture_pump(&fixture);
 	fixture.store.fail_at = 0;

@@ -118,11 +118,12 @@ static void run_case(const struct wait_case *wait_case, bool is_done, bool fails
 	question.ino = question.ask == WALK ? 0 : ino_of(question.path);
 	add_question(question, is_done);
 	fixture_send(&fixture, &client, ++client.next_id, wait_case->change(), &reply);
-	run_batch_and_ask(fails);
+	run_batch(ask_beside, fails);
 	expect_answer(reply, fails ? -ENOSPC : 0, NULL);
 	assert_true(asked[0].is_asked);
 	if (asked[0].is_kept != wait_case->is_kept)
-		fail_msg("question %zu %s", (size_t)(wait_case - wait_cases),
+		fail_msg("case %zu, question %u about '%s' %s", (size_t)(wait_case - wait_cases),
+			 question.ask, question.path,
 			 wait_case->is_kept ? "did not wait" : "waited");
 	check_answers();
 }
@@ -170,40 +171,33 @@ static Afar__Request *ask_root(void)
 	return ask_stat(ROOT);
 }
 
-static void expect_wait(Afar__Request *change, Afar__Request *(*question)(void))
+/* `is_lent`: questions are looked at while the change is committed. */
+static void expect_wait(Afar__Request *change, Afar__Request *(*question)(void), bool is_lent)
 {
 	Afar__Reply *reply;
 
 	ask_in_commit = question;
 	was_lent = false;
-	fixture.store.hold = ask_one;
 	fixture_send(&fixture, &client, ++client.next_id, change, &reply);
-	fixture_pump(&fixture);
-	fixture.store.hold = NULL;
+	run_batch(ask_one, false);
 	expect_answer(reply, 0, NULL);
-	fixture_pump(&fixture);
 	expect_answer(answer_in_commit, 0, NULL);
+	assert_int_equal(was_lent, is_lent);
 }
 
 static void test_what_does_not_say_what_it_reads_waits(void **state)
 {
 	(void)state;
 	make_tree();
-	expect_wait(ask_make(ino_of("/a"), "1", S_IFREG | 0644, 0, 0), ask_system);
-	assert_true(was_lent);
-	expect_wait(ask_make(ino_of("/a"), "2", S_IFREG | 0644, 0, 0), ask_check);
-	expect_wait(ask_make(ino_of("/a"), "3", S_IFREG | 0644, 0, 0), ask_status);
+	expect_wait(ask_make(ino_of("/a"), "1", S_IFREG | 0644, 0, 0), ask_system, true);
+	expect_wait(ask_make(ino_of("/a"), "2", S_IFREG | 0644, 0, 0), ask_check, true);
+	expect_wait(ask_make(ino_of("/a"), "3", S_IFREG | 0644, 0, 0), ask_status, true);
 	/* Nobody is asked while tables are changed: of namespaces, keys, rights, and sessions. */
-	expect_wait(ask_create("n", 0, 65536), ask_root);
-	assert_false(was_lent);
-	expect_wait(ask_key_add("user", false), ask_root);
-	assert_false(was_lent);
-	expect_wait(ask_grant(fs_number, "user", 1), ask_root);
-	assert_false(was_lent);
-	expect_wait(ask_key_revoke("user"), ask_root);
-	assert_false(was_lent);
-	expect_wait(ask_delete("n", false), ask_root);
-	assert_false(was_lent);
+	expect_wait(ask_create("n", 0, 65536), ask_root, false);
+	expect_wait(ask_key_add("user", false), ask_root, false);
+	expect_wait(ask_grant(fs_number, "user", 1), ask_root, false);
+	expect_wait(ask_key_revoke("user"), ask_root, false);
+	expect_wait(ask_delete("n", false), ask_root, false);
 }
 
 /* ---- What is in memory alone: who has which file open, and how long writers say that it is */
@@ -311,12 +305,7 @@ static void run_hold_case(const struct hold_case *hold_case, bool fails)
 	holding.who = hold_case->who;
 	holding.request = hold_case->hold();
 	fixture_send(&fixture, &client, ++client.next_id, hold_case->change(), &reply);
-	fixture.store.hold = hold_beside;
-	fixture.store.fail_at = fails;
-	fixture_pump(&fixture);
-	fixture.store.hold = NULL;
-	fixture.store.fail_at = 0;
-	fixture_pump(&fixture);
+	run_batch(hold_beside, fails);
 	assert_int_equal(reply->status, fails ? -ENOSPC : 0);
 	if (!fails)
 		assert_int_equal(reply->file_results->results[0]->status, 0);
@@ -353,12 +342,7 @@ static void test_what_is_written_is_not_delegated(void **state)
 		fixture_send(&fixture, &client, ++client.next_id,
 			     ask_make(ROOT, "new", S_IFREG | 0644, 2, 0), &made);
 		fixture_send(&fixture, &client, ++client.next_id, ask_file_close(1), &closed);
-		fixture.store.hold = hold_beside;
-		fixture.store.fail_at = fails;
-		fixture_pump(&fixture);
-		fixture.store.hold = NULL;
-		fixture.store.fail_at = 0;
-		fixture_pump(&fixture);
+		run_batch(hold_beside, fails);
 		expect_answer(made, fails ? -ENOSPC : 0, NULL);
 		expect_answer(closed, fails ? -ENOSPC : 0, NULL);
 		assert_true(holding.is_kept);

@@ -188,12 +188,7 @@ static void run_any_batch(size_t *nr_kept, size_t *nr_beside)
 			who->next_id - NR_BATCH;
 	}
 	memset(&sent_beside, 0, sizeof(sent_beside));
-	fixture.store.hold = act_beside;
-	fixture.store.fail_at = random_below(4) == 0;
-	fixture_pump(&fixture);
-	fixture.store.fail_at = 0;
-	fixture.store.hold = NULL;
-	fixture_pump(&fixture);
+	run_batch(act_beside, random_below(4) == 0);
 	for (size_t i = 0; i < nr; i++) {
 		note_inode(sent[i].reply);
 		note_handles(&sent[i]);

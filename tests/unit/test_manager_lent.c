@@ -88,11 +88,7 @@ static void test_questions_of_the_batch(void **state)
 			     ask_make(ROOT, "new", S_IFREG | 0644, 0, 0), &made);
 		fixture_send(&fixture, &other, ++other.next_id, ask_of(&touched), &in_batch[0]);
 		fixture_send(&fixture, &other, ++other.next_id, ask_of(&free_of), &in_batch[1]);
-		fixture.store.hold = look_at_answers;
-		fixture.store.fail_at = fails;
-		fixture_pump(&fixture);
-		fixture.store.hold = NULL;
-		fixture.store.fail_at = 0;
+		run_batch(look_at_answers, fails);
 		expect_answer(made, fails ? -ENOSPC : 0, NULL);
 		assert_int_equal(in_batch[0]->file_results->results[0]->status,
 				 fails ? -ENOENT : 0);
