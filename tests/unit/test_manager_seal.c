@@ -335,41 +335,99 @@ static void again(void **state)
 	begin(state);
 }
 
-static void test_server_dies(void **state)
+static void disconnect_server(void)
 {
-	Afar__Reply *reply;
+	fixture_disconnect(&fixture, 1);
+}
+static void restart_server(void)
+{
+	fixture_kill(&fixture, 1);
+}
+static void restart_one_that_has_copied(void)
+{
+	fixture_kill(&fixture, 0);
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
+}
+static void fail_its_commit(void)
+{
+	fixture.store.fail_at = 1;
+}
+static void fail_another_commit(void)
+{
+	fixture.store.fail_at = 1;
+	EXPECT(&client, ask_create("b", 0, 4096), -ENOSPC);
+}
+static void free_it(void)
+{
+	EXPECT(&client, ask_free(region), 0);
+}
+static void end_session(void)
+{
+	client_lose(&fixture, &client);
+	fixture_advance(&fixture, FIXTURE_LEASE_MS);
+}
+static void end_session_and_delete(void)
+{
+	end_session();
+	assert_int_equal(client_open(&fixture, &client), 0);
+	EXPECT(&client, ask_delete("a", true), 0);
+}
 
-	FOR_BOTH_STEPS(is_copying)
-	{
-		begin_sealing(is_copying, &reply);
-		fixture_disconnect(&fixture, 1);
-		assert_int_equal(reply->status, -AFAR_ESERVER);
-		drop(reply);
-		fixture.servers[1].is_silent = false;
-		assert_int_equal(fixture_join(&fixture, 1, 64 * MIB), 0);
+static const struct {
+	const char *what;
+	void (*happens)(void);
+	bool is_told_at_once; /* else when server 1 is no longer silent */
+	int status;
+	const char *said;
+	enum { AS_BEFORE, SEALED, LOST, FREED, DELETED } then;
+} middles[] = {
+	{"a server is disconnected", disconnect_server, true, -AFAR_ESERVER, "", AS_BEFORE},
+	{"a server restarts", restart_server, true, -AFAR_ESERVER, "", LOST},
+	{"one restarts that has copied", restart_one_that_has_copied, false, -AFAR_ELOST, "", LOST},
+	{"its commit fails", fail_its_commit, false, -ENOSPC, "disk is full", AS_BEFORE},
+	{"another commit fails", fail_another_commit, false, 0, "", SEALED},
+	{"it is freed", free_it, false, -AFAR_EFREED, "", FREED},
+	{"its session ends", end_session, false, -AFAR_ESESSION, "", SEALED},
+	{"its namespace is deleted", end_session_and_delete, false, -AFAR_EFREED, "", DELETED},
+};
+
+static void expect_then(size_t i)
+{
+	if (middles[i].then == AS_BEFORE) {
 		expect_as_before();
 		EXPECT(&client, ask_seal(region), 0);
-		expect_sealed();
-		again(state);
-		begin_sealing(is_copying, &reply);
-		fixture_kill(&fixture, 1);
-		assert_int_equal(reply->status, -AFAR_ESERVER);
-		drop(reply);
-		fixture.servers[1].is_silent = false;
-		assert_int_equal(fixture_join(&fixture, 1, 64 * MIB), 0);
-		check_all(&fixture);
-		EXPECT(&client, ask_seal(region), -AFAR_ELOST);
-		again(state);
-		/* The other, which has copied already. */
-		begin_sealing(is_copying, &reply);
-		fixture_kill(&fixture, 0);
-		assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
-		let_go();
-		assert_int_equal(reply->status, -AFAR_ELOST);
-		drop(reply);
-		check_all(&fixture);
-		again(state);
 	}
+	if (middles[i].then == AS_BEFORE || middles[i].then == SEALED)
+		expect_sealed();
+	if (middles[i].then == LOST)
+		EXPECT(&client, ask_seal(region), -AFAR_ELOST);
+	if (middles[i].then == FREED)
+		EXPECT(&client, ask_seal(region), -AFAR_EFREED);
+	assert_int_equal(ns_of(ns) == NULL, middles[i].then == DELETED);
+	check_all(&fixture);
+}
+
+static void test_what_happens_meanwhile(void **state)
+{
+	for (size_t i = 0; i < sizeof(middles) / sizeof(middles[0]); i++)
+		FOR_BOTH_STEPS(is_copying)
+		{
+			Afar__Reply *reply;
+
+			begin_sealing(is_copying, &reply);
+			middles[i].happens();
+			if ((reply != NULL) != middles[i].is_told_at_once)
+				fail_msg("%s: told %s", middles[i].what, reply ? "early" : "late");
+			let_go();
+			fixture_advance(&fixture, 2000);
+			join_again();
+			if (reply == NULL || reply->status != middles[i].status ||
+			    strstr(reply->message, middles[i].said) == NULL)
+				fail_msg("%s: %d", middles[i].what, reply ? reply->status : 1);
+			drop(reply);
+			expect_then(i);
+			again(state);
+		}
 }
 
 static void test_manager_dies(void **state)
@@ -388,49 +446,6 @@ static void test_manager_dies(void **state)
 		/* The client asks again, under the same id. */
 		fixture_send(&fixture, &client, client.next_id, ask_seal(region), &reply);
 		fixture_pump(&fixture);
-		assert_int_equal(reply->status, 0);
-		drop(reply);
-		expect_sealed();
-		again(state);
-	}
-}
-
-/* Its own commit: it fails, and leaves nothing. */
-static void test_commit_fails(void **state)
-{
-	Afar__Reply *reply;
-
-	FOR_BOTH_STEPS(is_copying)
-	{
-		begin_sealing(is_copying, &reply);
-		fixture.store.fail_at = 1;
-		let_go();
-		assert_int_equal(reply->status, -ENOSPC);
-		assert_non_null(strstr(reply->message, "disk is full"));
-		drop(reply);
-		fixture_advance(&fixture, 2000);
-		for (size_t i = 0; i < 2; i++) /* one may have been told to join again */
-			if (fixture.servers[i].peer == NULL)
-				assert_int_equal(fixture_join(&fixture, i, 64 * MIB), 0);
-		expect_as_before();
-		EXPECT(&client, ask_seal(region), 0);
-		expect_sealed();
-		again(state);
-	}
-}
-
-/* One that has nothing to do with it: it goes on. */
-static void test_another_commit_fails(void **state)
-{
-	Afar__Reply *reply;
-
-	FOR_BOTH_STEPS(is_copying)
-	{
-		begin_sealing(is_copying, &reply);
-		fixture.store.fail_at = 1;
-		EXPECT(&client, ask_create("b", 0, 4096), -ENOSPC);
-		assert_null(reply);
-		let_go();
 		assert_int_equal(reply->status, 0);
 		drop(reply);
 		expect_sealed();
@@ -467,42 +482,6 @@ static void test_deletion_is_not_committed(void **state)
 		drop(reply);
 		expect_sealed();
 		again(state);
-	}
-}
-
-static void test_freed_meanwhile(void **state)
-{
-	Afar__Reply *reply, *freed = NULL;
-
-	FOR_BOTH_STEPS(is_copying)
-	{
-		begin_sealing(is_copying, &reply);
-		fixture_send(&fixture, &client, ++client.next_id, ask_free(region), &freed);
-		fixture_pump(&fixture);
-		drop(freed);
-		let_go();
-		assert_int_equal(reply->status, -AFAR_EFREED);
-		drop(reply);
-		check_all(&fixture);
-		again(state);
-		/* With all of its namespace, when its session has ended. */
-		begin_sealing(is_copying, &reply);
-		client_lose(&fixture, &client);
-		fixture_advance(&fixture, FIXTURE_LEASE_MS);
-		assert_int_equal(client_open(&fixture, &client), 0);
-		freed = NULL;
-		fixture_send(&fixture, &client, ++client.next_id, ask_delete("a", true), &freed);
-		fixture_pump(&fixture);
-		drop(freed);
-		let_go();
-		fixture_advance(&fixture, 100);
-		assert_non_null(reply);
-		assert_int_equal(reply->status, -AFAR_EFREED);
-		drop(reply);
-		assert_null(ns_of(ns));
-		check_all(&fixture);
-		again(state);
-		freed = NULL;
 	}
 }
 
@@ -543,21 +522,6 @@ static void test_others_have_time_for_the_copy(void **state)
 	assert_int_equal(reply->status, 0);
 	drop(reply);
 	assert_int_equal(server_timeout_ms(live), usual);
-	expect_sealed();
-}
-
-/* It is sealed none the less. */
-static void test_session_ends_meanwhile(void **state)
-{
-	Afar__Reply *reply;
-
-	(void)state;
-	begin_sealing(true, &reply);
-	client_lose(&fixture, &client);
-	fixture_advance(&fixture, FIXTURE_LEASE_MS);
-	let_go();
-	assert_int_equal(reply->status, -AFAR_ESESSION);
-	drop(reply);
 	expect_sealed();
 }
 
@@ -647,15 +611,11 @@ TEST_GROUP(manager_seal)
 		SEAL_TEST(test_in_pieces),
 		SEAL_TEST(test_rights),
 		SEAL_TEST(test_what_cannot_be_sealed),
-		SEAL_TEST(test_server_dies),
+		SEAL_TEST(test_what_happens_meanwhile),
 		SEAL_TEST(test_manager_dies),
-		SEAL_TEST(test_commit_fails),
-		SEAL_TEST(test_another_commit_fails),
 		SEAL_TEST(test_deletion_is_not_committed),
-		SEAL_TEST(test_freed_meanwhile),
 		SEAL_TEST(test_namespace_goes_meanwhile),
 		SEAL_TEST(test_others_have_time_for_the_copy),
-		SEAL_TEST(test_session_ends_meanwhile),
 		SEAL_TEST(test_who_waits),
 		SEAL_TEST(test_tells_who_does_not_answer),
 	};
