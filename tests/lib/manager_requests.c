@@ -107,6 +107,18 @@ Afar__Request *ask_free(const Afar__RegionInfo *region)
 	return request;
 }
 
+Afar__Request *ask_free_named(uint64_t ns, const char *name, uint64_t address)
+{
+	Afar__RegionInfo region = AFAR__REGION_INFO__INIT;
+	Afar__Request *request;
+
+	region.namespace_ = ns;
+	region.address = address;
+	request = ask_free(&region);
+	request->region_free->name = strdup(name);
+	return request;
+}
+
 Afar__Request *ask_session_close(void)
 {
 	REQUEST(session_close, afar__session_close, Afar__SessionClose,

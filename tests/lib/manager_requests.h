@@ -22,6 +22,8 @@ Afar__Request *ask_temporary(uint64_t ns, const char *name, uint64_t bytes);
 Afar__Request *ask_open(uint64_t ns, const char *name, uint64_t address);
 Afar__Request *ask_close(const Afar__RegionInfo *region);
 Afar__Request *ask_free(const Afar__RegionInfo *region);
+/* By its name, or if that is empty by its address. */
+Afar__Request *ask_free_named(uint64_t ns, const char *name, uint64_t address);
 Afar__Request *ask_session_close(void);
 Afar__Request *ask_status(void);
 Afar__Request *ask_fresh_status(void);

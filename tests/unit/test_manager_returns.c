@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The manager's core after a start: who comes back, who may not, and what waits for whom. */
-#include <stdlib.h>
 #include <string.h>
 
 #include <afar/afar.h>
@@ -16,19 +15,10 @@ static uint64_t restarted(struct fake_client *client)
 	client_open(&fixture, client);
 	fixture_join(&fixture, 0, 64 * MIB);
 	ns = make_namespace(&fixture, client, "a");
-	assert_int_equal(fixture_do(&fixture, client, ask_reserve(ns, 16 * MIB)), 0);
+	EXPECT(client, ask_reserve(ns, 16 * MIB), 0);
 	fixture_restart(&fixture);
 	client_resume(&fixture, client);
 	return ns;
-}
-
-static void expect_status(Afar__Reply *reply, int status)
-{
-	if (reply == NULL)
-		fail_msg("there is no answer");
-	else
-		assert_int_equal(reply->status, status);
-	afar__reply__free_unpacked(reply, NULL);
 }
 
 static void test_alloc_and_reserve_wait_for_servers(void **state)
@@ -44,17 +34,17 @@ static void test_alloc_and_reserve_wait_for_servers(void **state)
 	assert_null(alloc);
 	assert_null(reserve);
 	/* Who waits can cancel it. */
-	assert_int_equal(fixture_do(&fixture, &client, ask_cancel(ns)), 0);
-	expect_status(reserve, -ECANCELED);
+	EXPECT(&client, ask_cancel(ns), 0);
+	expect_answer(reserve, -ECANCELED, NULL);
 	fixture_send(&fixture, &client, 103, ask_reserve(ns, 8 * MIB), &reserve);
 	fixture_pump(&fixture);
 	assert_null(reserve);
 	/* What needs no server does not wait. */
-	assert_int_equal(fixture_do(&fixture, &client, ask_create("b", 0, 0)), 0);
+	EXPECT(&client, ask_create("b", 0, 0), 0);
 	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
 	fixture_pump(&fixture);
-	expect_status(alloc, 0);
-	expect_status(reserve, 0);
+	expect_answer(alloc, 0, NULL);
+	expect_answer(reserve, 0, NULL);
 	check_all(&fixture);
 }
 
@@ -72,7 +62,7 @@ static void test_they_do_not_wait_for_ever(void **state)
 	/* Nothing else need happen for it to end: the core asks to be run then. */
 	assert_int_equal(core_next_run(fixture.core), fixture.core->started_at + CORE_RECOVERY_NS);
 	fixture_advance(&fixture, 3000 - FIXTURE_LEASE_MS);
-	expect_status(alloc, -AFAR_ERESERVE);
+	expect_answer(alloc, -AFAR_ERESERVE, NULL);
 	check_all(&fixture);
 }
 
@@ -90,12 +80,12 @@ static void test_client_gone_while_it_waits(void **state)
 	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
 	fixture_pump(&fixture);
 	/* Its session lives, but not on that connection: the retry finds the call not done. */
-	expect_status(alloc, -AFAR_ESESSION);
+	expect_answer(alloc, -AFAR_ESESSION, NULL);
 	client_resume(&fixture, &client);
-	assert_int_equal(fixture_do(&fixture, &client, ask_open(ns, "r", 0)), -ENOENT);
+	EXPECT(&client, ask_open(ns, "r", 0), -ENOENT);
 	fixture_send(&fixture, &client, 101, ask_alloc(ns, "r", 8 * MIB, false), &alloc);
 	fixture_pump(&fixture);
-	expect_status(alloc, 0);
+	expect_answer(alloc, 0, NULL);
 	check_all(&fixture);
 }
 
@@ -109,7 +99,7 @@ static void test_stop_while_they_wait(void **state)
 	fixture_send(&fixture, &client, 101, ask_alloc(ns, "r", 8 * MIB, false), &alloc);
 	fixture_pump(&fixture);
 	fixture_restart(&fixture);
-	expect_status(alloc, -ESHUTDOWN);
+	expect_answer(alloc, -ESHUTDOWN, NULL);
 }
 
 /* A number of another cluster could be that of a server here that is down, whose data would be lost. */
@@ -123,23 +113,8 @@ static void test_server_of_another_cluster(void **state)
 	strcpy(fixture.servers[1].cluster, "another");
 	assert_int_equal(fixture_join(&fixture, 1, 64 * MIB), -EINVAL);
 	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "r", 8 * MIB, false)), 0);
+	EXPECT(&client, ask_alloc(ns, "r", 8 * MIB, false), 0);
 	check_all(&fixture);
-}
-
-static Afar__Request *ask_delete_region(uint64_t ns, const char *name, uint64_t address)
-{
-	Afar__Request *request = calloc(1, sizeof(*request));
-	Afar__RegionFree *message = calloc(1, sizeof(*message));
-
-	afar__request__init(request);
-	afar__region_free__init(message);
-	message->namespace_ = ns;
-	message->name = strdup(name);
-	message->address = address;
-	request->call_case = AFAR__REQUEST__CALL_REGION_FREE;
-	request->region_free = message;
-	return request;
 }
 
 static void test_lost_region_is_freed_by_name(void **state)
@@ -151,21 +126,19 @@ static void test_lost_region_is_freed_by_name(void **state)
 	client_open(&fixture, &client);
 	fixture_join(&fixture, 0, 64 * MIB);
 	ns = make_namespace(&fixture, &client, "a");
-	fixture_do(&fixture, &client, ask_reserve(ns, 16 * MIB));
-	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "r", MIB, false)), 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_session_close()), 0);
+	EXPECT(&client, ask_reserve(ns, 16 * MIB), 0);
+	EXPECT(&client, ask_alloc(ns, "r", MIB, false), 0);
+	EXPECT(&client, ask_session_close(), 0);
 	fixture_kill(&fixture, 0);
 	fixture_join(&fixture, 0, 64 * MIB);
 	client_open(&fixture, &client);
-	assert_int_equal(fixture_do(&fixture, &client, ask_open(ns, "r", 0)), -AFAR_ELOST);
-	assert_int_equal(fixture_do(&fixture, &client, ask_delete_region(ns, "q", 0)), -ENOENT);
-	assert_int_equal(fixture_do(&fixture, &client, ask_delete_region(ns, "", 4097)), -ENOENT);
-	assert_int_equal(fixture_do(&fixture, &client, ask_delete_region(ns, "r", 0)), 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_delete_region(ns, "r", 0)), -ENOENT);
-	assert_int_equal(
-		fixture_do(&fixture, &client, ask_delete_region(ns, "", AFAR_FIRST_ADDRESS)),
-		-ENOENT);
-	assert_int_equal(fixture_do(&fixture, &client, ask_delete("a", false)), 0);
+	EXPECT(&client, ask_open(ns, "r", 0), -AFAR_ELOST);
+	EXPECT(&client, ask_free_named(ns, "q", 0), -ENOENT);
+	EXPECT(&client, ask_free_named(ns, "", 4097), -ENOENT);
+	EXPECT(&client, ask_free_named(ns, "r", 0), 0);
+	EXPECT(&client, ask_free_named(ns, "r", 0), -ENOENT);
+	EXPECT(&client, ask_free_named(ns, "", AFAR_FIRST_ADDRESS), -ENOENT);
+	EXPECT(&client, ask_delete("a", false), 0);
 	check_empty(&fixture);
 }
 
@@ -270,24 +243,23 @@ static void open_removal(struct removal_scene *scene)
 	fixture_join(&fixture, 0, 64 * MIB);
 	scene->gone = fixture.servers[0].number;
 	fixture_join(&fixture, 1, 64 * MIB);
-	assert_int_equal(fixture_do(&fixture, &scene->admin, ask_create("a", 2, 4096)), 0);
+	EXPECT(&scene->admin, ask_create("a", 2, 4096), 0);
 	reply = fixture_ask(&fixture, &scene->admin, ask_namespace("a"));
 	scene->a = reply->namespace_info->namespace_;
-	afar__reply__free_unpacked(reply, NULL);
-	assert_int_equal(fixture_do(&fixture, &scene->admin, ask_reserve(scene->a, 16 * MIB)), 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(scene->a, "lost", MIB, false)), 0);
+	drop(reply);
+	EXPECT(&scene->admin, ask_reserve(scene->a, 16 * MIB), 0);
+	EXPECT(&client, ask_alloc(scene->a, "lost", MIB, false), 0);
 	reply = fixture_ask(&fixture, &client, ask_alloc(scene->a, "freed", 2 * MIB, false));
 	assert_int_equal(reply->status, 0);
 	fixture_disconnect(&fixture, 0);
 	scene->b = make_namespace(&fixture, &scene->admin, "b");
-	assert_int_equal(fixture_do(&fixture, &scene->admin, ask_reserve(scene->b, 4 * MIB)), 0);
-	assert_int_equal(
-		fixture_do(&fixture, &scene->admin, ask_alloc(scene->b, "kept", MIB, false)), 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_free(reply->region_info)), 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_session_close()), 0);
-	afar__reply__free_unpacked(reply, NULL);
+	EXPECT(&scene->admin, ask_reserve(scene->b, 4 * MIB), 0);
+	EXPECT(&scene->admin, ask_alloc(scene->b, "kept", MIB, false), 0);
+	EXPECT(&client, ask_free(reply->region_info), 0);
+	EXPECT(&client, ask_session_close(), 0);
+	drop(reply);
 	assert_false(cds_list_empty(&fixture.core->state->ending));
-	assert_int_equal(state_namespace(fixture.core->state, scene->a)->allocated_bytes, 3 * MIB);
+	assert_int_equal(ns_of(scene->a)->allocated_bytes, 3 * MIB);
 	check_all(&fixture);
 }
 
@@ -304,31 +276,29 @@ static void test_removal_frees_what_waited(void **state)
 	lost = reply->server_region_infos->entries[0];
 	assert_string_equal(lost->namespace_, "a");
 	assert_string_equal(lost->region->name, "lost");
-	expect_status(fixture_ask(&fixture, &scene.admin,
+	expect_answer(fixture_ask(&fixture, &scene.admin,
 				  ask_server_regions(scene.gone, lost->region->generation, 0)),
-		      0);
-	afar__reply__free_unpacked(reply, NULL);
+		      0, NULL);
+	drop(reply);
 
 	fixture_send(&fixture, &scene.admin, 100, ask_server_remove(scene.gone), &reply);
 	fixture_pump(&fixture);
-	expect_status(reply, 0);
+	expect_answer(reply, 0, NULL);
 	assert_true(cds_list_empty(&fixture.core->state->ending));
 	assert_null(state_server(fixture.core->state, scene.gone));
 	/* Of "freed" nothing is left; of "lost" what is on the other server is its own until it goes, too. */
-	assert_int_equal(state_namespace(fixture.core->state, scene.a)->allocated_bytes, MIB / 2);
-	assert_int_equal(state_namespace(fixture.core->state, scene.a)->reserved_bytes, 8 * MIB);
-	assert_int_equal(fixture_do(&fixture, &scene.admin, ask_open(scene.a, "lost", 0)),
-			 -AFAR_ELOST);
-	assert_int_equal(fixture_do(&fixture, &scene.admin, ask_open(scene.b, "kept", 0)), 0);
+	assert_int_equal(ns_of(scene.a)->allocated_bytes, MIB / 2);
+	assert_int_equal(ns_of(scene.a)->reserved_bytes, 8 * MIB);
+	EXPECT(&scene.admin, ask_open(scene.a, "lost", 0), -AFAR_ELOST);
+	EXPECT(&scene.admin, ask_open(scene.b, "kept", 0), 0);
 	check_all(&fixture);
 	/* Its request may come again. */
 	fixture_send(&fixture, &scene.admin, 100, ask_server_remove(scene.gone), &reply);
 	fixture_pump(&fixture);
-	expect_status(reply, 0);
+	expect_answer(reply, 0, NULL);
 	scene.admin.next_id = 100;
-	assert_int_equal(fixture_do(&fixture, &scene.admin, ask_server_remove(scene.gone)),
-			 -ENOENT);
-	assert_int_equal(fixture_do(&fixture, &scene.admin, ask_delete("a", true)), 0);
+	EXPECT(&scene.admin, ask_server_remove(scene.gone), -ENOENT);
+	EXPECT(&scene.admin, ask_delete("a", true), 0);
 	check_all(&fixture);
 }
 
@@ -341,7 +311,7 @@ static void test_removed_incarnation_is_not_let_in(void **state)
 	(void)state;
 	open_removal(&scene);
 	incarnation = fixture.servers[0].incarnation;
-	assert_int_equal(fixture_do(&fixture, &scene.admin, ask_server_remove(scene.gone)), 0);
+	EXPECT(&scene.admin, ask_server_remove(scene.gone), 0);
 	for (unsigned i = 0; i < 3; i++) {
 		assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), -AFAR_ELOST);
 		assert_non_null(strstr(afar_last_error(), "was removed"));
@@ -360,7 +330,7 @@ static void test_removed_incarnation_is_not_let_in(void **state)
 	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
 	assert_int_not_equal(fixture.servers[0].incarnation, incarnation);
 	assert_int_not_equal(fixture.servers[0].number, scene.gone);
-	assert_int_equal(fixture_do(&fixture, &scene.admin, ask_reserve(scene.b, 64 * MIB)), 0);
+	EXPECT(&scene.admin, ask_reserve(scene.b, 64 * MIB), 0);
 	check_all(&fixture);
 }
 
@@ -371,17 +341,15 @@ static void test_removal_is_checked(void **state)
 
 	(void)state;
 	open_removal(&scene);
-	assert_int_equal(fixture_do(&fixture, &scene.admin, ask_key_add("bob", false)), 0);
+	EXPECT(&scene.admin, ask_key_add("bob", false), 0);
 	assert_int_equal(client_open_as(&fixture, &bob, "bob"), 0);
-	assert_int_equal(fixture_do(&fixture, &bob, ask_server_remove(scene.gone)), -EACCES);
-	assert_int_equal(fixture_do(&fixture, &bob, ask_server_regions(scene.gone, 0, 0)), -EACCES);
-	assert_int_equal(fixture_do(&fixture, &scene.admin, ask_server_remove(99)), -ENOENT);
-	assert_int_equal(fixture_do(&fixture, &scene.admin, ask_server_regions(99, 0, 0)), -ENOENT);
-	assert_int_equal(
-		fixture_do(&fixture, &scene.admin, ask_server_remove(fixture.servers[1].number)),
-		-EBUSY);
+	EXPECT(&bob, ask_server_remove(scene.gone), -EACCES);
+	EXPECT(&bob, ask_server_regions(scene.gone, 0, 0), -EACCES);
+	EXPECT(&scene.admin, ask_server_remove(99), -ENOENT);
+	EXPECT(&scene.admin, ask_server_regions(99, 0, 0), -ENOENT);
+	EXPECT(&scene.admin, ask_server_remove(fixture.servers[1].number), -EBUSY);
 	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
-	assert_int_equal(fixture_do(&fixture, &scene.admin, ask_server_remove(scene.gone)), -EBUSY);
+	EXPECT(&scene.admin, ask_server_remove(scene.gone), -EBUSY);
 	check_all(&fixture);
 }
 
@@ -401,7 +369,7 @@ static void test_removal_waits_for_servers_to_come_back(void **state)
 	assert_null(reply);
 	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
 	fixture_pump(&fixture);
-	expect_status(reply, -EBUSY);
+	expect_answer(reply, -EBUSY, NULL);
 	check_all(&fixture);
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The manager's rights on namespaces: who may do what, and what becomes of those who lose a right. */
 #include <stdio.h>
-#include <string.h>
 
 #include <afar/afar.h>
 
@@ -31,17 +30,6 @@ static int begin(void **state)
 
 #define RIGHTS_TEST(name) cmocka_unit_test_setup_teardown(name, begin, teardown)
 
-static Afar__Request *ask_free_named(const char *name)
-{
-	Afar__RegionInfo region = AFAR__REGION_INFO__INIT;
-	Afar__Request *request;
-
-	region.namespace_ = ns;
-	request = ask_free(&region);
-	request->region_free->name = strdup(name);
-	return request;
-}
-
 /* What bob can do with each right, and no more. */
 static void test_what_rights_allow(void **state)
 {
@@ -62,7 +50,7 @@ static void test_what_rights_allow(void **state)
 		EXPECT(&bob, ask_open(ns, "", AFAR_FIRST_ADDRESS), reading);
 		EXPECT(&bob, ask_alloc(ns, "mine", MIB, false), writing);
 		EXPECT(&bob, ask_finish(&region), writing);
-		EXPECT(&bob, ask_free_named("mine"), writing);
+		EXPECT(&bob, ask_free_named(ns, "mine", 0), writing);
 		EXPECT(&bob, ask_reserve(ns, MIB), -EACCES);
 		EXPECT(&bob, ask_release(ns, MIB), -EACCES);
 		EXPECT(&bob, ask_grant(ns, "bob", 3), -EACCES);

@@ -35,9 +35,9 @@ static void test_sessions_are_checked(void **state)
 	fixture_pump(&fixture);
 	assert_int_equal(reply->status, -AFAR_ESESSION);
 	drop(reply);
-	assert_int_equal(fixture_do(&fixture, &client, ask_create("a", 0, 0)), 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_session_close()), 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_create("b", 0, 0)), -AFAR_ESESSION);
+	EXPECT(&client, ask_create("a", 0, 0), 0);
+	EXPECT(&client, ask_session_close(), 0);
+	EXPECT(&client, ask_create("b", 0, 0), -AFAR_ESESSION);
 	assert_int_equal(client_resume(&fixture, &client), -AFAR_ESESSION);
 	check_all(&fixture);
 }
@@ -80,18 +80,15 @@ static void test_end_waits_for_servers(void **state)
 	client_open(&fixture, &other);
 	fixture_join(&fixture, 0, 64 * MIB);
 	ns = make_namespace(&fixture, &client, "a");
-	fixture_do(&fixture, &client, ask_reserve(ns, 8 * MIB));
+	EXPECT(&client, ask_reserve(ns, 8 * MIB), 0);
 	fixture_join(&fixture, 1, 64 * MIB);
-	assert_int_equal(
-		fixture_do(&fixture, &client,
-			   ask_free(must_open(&client, ask_alloc(ns, "", 4 * MIB, false), &reply))),
-		0);
+	EXPECT(&client, ask_free(must_open(&client, ask_alloc(ns, "", 4 * MIB, false), &reply)), 0);
 	drop(reply);
 	must_open(&client, ask_alloc(ns, "kept", MIB, false), &reply);
 	drop(reply);
 	fixture.servers[0].is_silent = true;
 	fixture.servers[1].is_silent = true;
-	assert_int_equal(fixture_do(&fixture, &client, ask_session_close()), 0);
+	EXPECT(&client, ask_session_close(), 0);
 	assert_int_equal(ns_of(ns)->allocated_bytes, 5 * MIB);
 	/* Nobody has it open for those who ask. */
 	reply = fixture_ask(&fixture, &other, ask_regions(ns, 0, 0));
@@ -108,10 +105,10 @@ static void test_end_waits_for_servers(void **state)
 	fixture_join(&fixture, 0, 64 * MIB);
 	assert_int_equal(ns_of(ns)->allocated_bytes, 5 * MIB);
 	/* Deleting the namespace waits too. */
-	assert_int_equal(fixture_do(&fixture, &other, ask_delete("a", true)), 0);
+	EXPECT(&other, ask_delete("a", true), 0);
 	assert_int_equal(fixture.servers[0].granted, 8 * MIB);
-	assert_int_equal(fixture_do(&fixture, &other, ask_create("a", 0, 0)), 0);
-	assert_int_equal(fixture_do(&fixture, &other, ask_delete("a", true)), 0);
+	EXPECT(&other, ask_create("a", 0, 0), 0);
+	EXPECT(&other, ask_delete("a", true), 0);
 	fixture.servers[0].is_silent = false;
 	fixture_pump(&fixture);
 	assert_true(fixture.servers[0].nr_session_ends > 0);
@@ -135,22 +132,21 @@ static void test_new_incarnation_loses_regions(void **state)
 	fixture_join(&fixture, 0, 64 * MIB);
 	fixture_join(&fixture, 1, 64 * MIB);
 	ns = make_namespace(&fixture, &client, "a");
-	fixture_do(&fixture, &client, ask_reserve(ns, 16 * MIB));
+	EXPECT(&client, ask_reserve(ns, 16 * MIB), 0);
 	striped = must_open(&client, ask_alloc(ns, "striped", 8 * MIB, false), &reply);
 	assert_int_equal(striped->width, 2);
 	number = fixture.servers[1].number;
 	fixture_kill(&fixture, 1);
 	/* Down: it can be opened, and used as soon as the server is back. */
-	assert_int_equal(fixture_do(&fixture, &client, ask_open(ns, "striped", 0)), 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", 5 * MIB, false)),
-			 -AFAR_ERESERVE);
-	assert_int_equal(fixture_do(&fixture, &client, ask_alloc(ns, "", 4 * MIB, false)), 0);
+	EXPECT(&client, ask_open(ns, "striped", 0), 0);
+	EXPECT(&client, ask_alloc(ns, "", 5 * MIB, false), -AFAR_ERESERVE);
+	EXPECT(&client, ask_alloc(ns, "", 4 * MIB, false), 0);
 	assert_int_equal(fixture_join(&fixture, 1, 64 * MIB), 0);
 	assert_int_equal(fixture.servers[1].number, number);
 	assert_int_equal(ns_of(ns)->reserved_bytes, 8 * MIB);
 	assert_int_equal(ns_of(ns)->allocated_bytes, 8 * MIB);
 	check_all(&fixture);
-	assert_int_equal(fixture_do(&fixture, &client, ask_open(ns, "striped", 0)), -AFAR_ELOST);
+	EXPECT(&client, ask_open(ns, "striped", 0), -AFAR_ELOST);
 	other = fixture_ask(&fixture, &client, ask_regions(ns, 0, 1));
 	assert_true(other->region_infos->entries[0]->is_lost);
 	drop(other);
@@ -158,14 +154,14 @@ static void test_new_incarnation_loses_regions(void **state)
 	fixture_join(&fixture, 0, 64 * MIB);
 	fixture_join(&fixture, 1, 64 * MIB);
 	client_resume(&fixture, &client);
-	assert_int_equal(fixture_do(&fixture, &client, ask_open(ns, "striped", 0)), -AFAR_ELOST);
+	EXPECT(&client, ask_open(ns, "striped", 0), -AFAR_ELOST);
 	check_all(&fixture);
-	assert_int_equal(fixture_do(&fixture, &client, ask_free(striped)), 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_close(striped)), 0);
+	EXPECT(&client, ask_free(striped), 0);
+	EXPECT(&client, ask_close(striped), 0);
 	drop(reply);
-	assert_int_equal(fixture_do(&fixture, &client, ask_session_close()), 0);
+	EXPECT(&client, ask_session_close(), 0);
 	client_open(&fixture, &client);
-	assert_int_equal(fixture_do(&fixture, &client, ask_delete("a", true)), 0);
+	EXPECT(&client, ask_delete("a", true), 0);
 	check_empty(&fixture);
 }
 
@@ -178,9 +174,9 @@ static void test_release_while_down_happens_at_rejoin(void **state)
 	client_open(&fixture, &client);
 	fixture_join(&fixture, 0, 64 * MIB);
 	ns = make_namespace(&fixture, &client, "a");
-	fixture_do(&fixture, &client, ask_reserve(ns, 16 * MIB));
+	EXPECT(&client, ask_reserve(ns, 16 * MIB), 0);
 	fixture_disconnect(&fixture, 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_delete("a", false)), 0);
+	EXPECT(&client, ask_delete("a", false), 0);
 	assert_int_equal(fixture.servers[0].granted, 16 * MIB);
 	check_all(&fixture);
 	fixture_join(&fixture, 0, 64 * MIB);
@@ -202,15 +198,15 @@ static void test_extent_missing_at_rejoin_is_lost(void **state)
 	client_open(&fixture, &client);
 	fixture_join(&fixture, 0, 64 * MIB);
 	ns = make_namespace(&fixture, &client, "a");
-	fixture_do(&fixture, &client, ask_reserve(ns, 4 * MIB));
-	fixture_do(&fixture, &client, ask_alloc(ns, "r", MIB, false));
+	EXPECT(&client, ask_reserve(ns, 4 * MIB), 0);
+	EXPECT(&client, ask_alloc(ns, "r", MIB, false), 0);
 	fixture.servers[0].extents[0] = (struct fake_extent){500, 77, 2 * MIB};
 	fixture.servers[0].granted = 2 * MIB;
 	fixture_disconnect(&fixture, 0);
 	fixture_join(&fixture, 0, 64 * MIB);
 	assert_int_equal(fixture.servers[0].nr_extents, 0); /* the unknown one is released */
 	assert_int_equal(ns_of(ns)->reserved_bytes, 0);
-	assert_int_equal(fixture_do(&fixture, &client, ask_open(ns, "r", 0)), -AFAR_ELOST);
+	EXPECT(&client, ask_open(ns, "r", 0), -AFAR_ELOST);
 	check_all(&fixture);
 }
 
