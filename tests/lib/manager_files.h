@@ -67,17 +67,17 @@ void add_operations(Afar__Request *request, Afar__Request *more);
 
 /* The manager and the sessions come back; nobody has claimed anything. */
 void restart(void);
-/* Both say that they have nothing open. */
+/* Both sessions claim that they have nothing open, as after a restart. */
 void claim_nothing(void);
 /* Asks; returns the status of its one result. The call as a whole may fail, too. `attributes` may be
  * NULL. */
 int file_do(struct fake_client *who, Afar__Request *request, Afar__FileAttributes *attributes);
-/* The same of a row in a table of cases: a failure names it. */
+/* Asks what a row of a table of cases asks; a failure names the row. */
 void expect_file_case(const char *what, struct fake_client *who, Afar__Request *request,
 		      int status);
-/* Asks; the answer may have to wait. */
+/* Sends it; the answer may come later. */
 void file_send(struct fake_client *who, Afar__Request *request, Afar__Reply **answer);
-/* It is there, and its first result is so. Drops it, and sets it to NULL. */
+/* Fails unless the answer has come with this status in its first result. Drops it, and sets it to NULL. */
 void expect_result(Afar__Reply **answer, int status);
 uint64_t must_make(uint64_t dir, const char *name, uint32_t mode);
 /* The file is so long, as `client` is told. */

@@ -41,7 +41,7 @@ struct namespace *ns_of(uint64_t number);
 /* And the sentence says why. */
 #define expect_said(client, request, status, said) \
 	expect_answer(fixture_ask(&fixture, (client), (request)), (status), (said))
-/* The same of a row in a table of cases: a failure names it. `said`: NULL, or in the answer's sentence. */
+/* Asks what a row of a table of cases asks; a failure names the row. `said`: NULL, or in the answer's sentence. */
 void expect_case(const char *what, struct fake_client *client, Afar__Request *request, int status,
 		 const char *said);
 /* A request that was sent has been answered so; drops the reply. `said`: NULL, or in its sentence. */

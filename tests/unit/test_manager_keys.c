@@ -151,7 +151,7 @@ static void test_addition_is_done_once(void **state)
 	drop(first);
 }
 
-/* In order. */
+/* The list has them in this order. */
 static const struct {
 	const char *name;
 	bool is_operator, is_server;

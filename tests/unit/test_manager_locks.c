@@ -38,7 +38,7 @@ static int locks_begin(void **state)
 #define WRITER 4U
 #define WHOLE  2U /* the kind; the two kinds know nothing of each other */
 
-/* One after the other, and none waits. */
+/* They are asked for one after the other, and none waits. */
 static const struct {
 	const char *what;
 	struct fake_client *who;

@@ -27,7 +27,7 @@ static void again(void **state)
 	begin(state);
 }
 
-/* Sends it, the client's or the other's. A server may be silent. */
+/* Sends a reservation, which is answered later if a server is silent. */
 static void send_reserve(struct fake_client *who, uint64_t bytes, Afar__Reply **reply)
 {
 	fixture_send(&fixture, who, ++who->next_id, ask_reserve(ns, bytes), reply);

@@ -295,7 +295,7 @@ static void put_flash_extent(uint64_t store, enum extent_class class, uint64_t n
 /* 65 bytes: no identity is so long. */
 #define TOO_LONG "0123456789012345678901234567890123456789012345678901234567890123x"
 
-/* What is put into a new store. */
+/* A row is what is put into a new store, and what is wrong with it. */
 static const struct damage {
 	const char *what;
 	struct {

@@ -371,7 +371,7 @@ static void expect_capabilities(Afar__Access *const *accesses, size_t nr, uint32
 	}
 }
 
-/* What it is given later allows. */
+/* The capabilities that it asks for later allow the same. */
 static void expect_rights_again(struct fake_client *who, uint32_t rights)
 {
 	const Afar__RegionInfo info = name_of(vol);
