@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "harness.h"
+#include "program.h"
 
 #define START_TIMEOUT_MS 20000
 #define READ_AHEAD_KB	 "1024\n" /* what `afar mount` asks for */
@@ -110,16 +111,13 @@ void fuse_mount_end(struct fuse_mount *mount)
 
 int fuse_mount_afar(struct fuse_mount *mount, const char *uri, const char *fs, const char *options)
 {
-	char self[PATH_MAX];
+	char afar[PATH_MAX];
 	const char *const arguments[] = {
-		self,		"--cluster", uri,  "mount",	fs,	 mount->place,
+		afar,		"--cluster", uri,  "mount",	fs,	 mount->place,
 		"--foreground", "--retry",   "20", "--options", options, NULL};
-	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	int ret;
 
-	if (length < 0)
-		return bench_fail(-errno, "/proc/self/exe: %s", strerror(errno));
-	self[length] = '\0';
+	program_find(PROGRAM_AFAR, afar);
 	ret = open_place(mount);
 	return ret ? ret : run(mount, arguments, "afar mount did not mount");
 }

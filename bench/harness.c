@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The harness, and the main program of `afar bench`: picks a suite of the program's, walks through its stages and rows, alternates ours and the reference,
- * and hands the values to report.c. It owns the results.
+ * The harness, and the main program of `afar bench`: picks one of the program's suites, walks through its stages and rows,
+ * alternates ours and the reference, and hands the values to report.c. It owns the results.
  */
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include "process.h"
 #include "progress.h"
 
+#define EXIT_NO_READER	    141 /* as if SIGPIPE had ended it */
 #define REPETITIONS_DEFAULT 7U
 #define REPETITIONS_MAX	    1000U
 
@@ -455,8 +457,15 @@ static int parse_arguments(int argc, char **argv, struct request *out)
 int main(int argc, char **argv)
 {
 	struct request request;
+	int status;
 
+	signal(SIGPIPE, SIG_IGN);
 	if (parse_arguments(argc, argv, &request))
 		return 2;
-	return request.suite ? run_suite(&request) : list_suites();
+	status = request.suite ? run_suite(&request) : list_suites();
+	/* Somebody who has read enough and closed the pipe is no reason for a message, but no success either. */
+	if (fflush(stdout) && !status)
+		status = errno == EPIPE ? EXIT_NO_READER
+					: bench_fail(1, "write the result: %s", strerror(errno));
+	return status;
 }

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -26,8 +25,7 @@
 #define LOOK_MS		50 /* after which an interrupt is noticed at the latest */
 #define STOP_TIMEOUT_MS 5000
 
-/* Finds afar beside this program. Anything else is found in PATH. */
-static void find(const char *name, char out[PATH_MAX])
+void program_find(const char *name, char out[PATH_MAX])
 {
 	ssize_t length = readlink("/proc/self/exe", out, PATH_MAX - 1);
 	char *slash;
@@ -127,7 +125,7 @@ int program_run(const char *const *arguments, char *said, size_t size, double *s
 	char program[PATH_MAX];
 	pid_t pid;
 
-	find(arguments[0], program);
+	program_find(arguments[0], program);
 	if (pipe2(ends, O_CLOEXEC))
 		return bench_fail(-errno, "pipe: %s", strerror(errno));
 	fcntl(ends[0], F_SETFL, O_NONBLOCK);

@@ -3,9 +3,13 @@
 #ifndef BENCH_PROGRAM_H
 #define BENCH_PROGRAM_H
 
+#include <limits.h>
 #include <stddef.h>
 
 #define PROGRAM_AFAR "afar" /* the one that was built with this program */
+
+/* Finds a program's path: PROGRAM_AFAR's, and otherwise the name alone, for PATH. */
+void program_find(const char *name, char out[PATH_MAX]);
 
 /*
  * Runs a program to its end, found in PATH unless it is PROGRAM_AFAR; the list of its arguments ends with NULL. `said` gets what it says on standard

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # PostgreSQL in a mount on flash, whose processes, manager and servers are killed in turn: it recovers, its tables and
 # indexes are whole, and no transaction is missing whose commit a client was told of.
-# AFAR_ROUNDS: so many kills, with all checks after each; 6 by default, with all checks at the end.
+# AFAR_ROUNDS: so many kills, with all checks after each. By default all are killed at once, and each kind once with
+# AFAR_NIGHTLY=1, with all checks at the end.
 # shellcheck disable=SC2154 # cluster.sh and mounts.sh set some
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/system/cluster.sh
@@ -131,7 +132,15 @@ python3 "$here/postgres_clients.py" "$postgres/psql" "$scratch/socket" >clients.
 pid_clients=$!
 running="$running $!"
 goes_on
-for round in $(seq "${AFAR_ROUNDS:-6}"); do
+if [ "${AFAR_ROUNDS:-}" ]; then
+	kinds=$(seq "$AFAR_ROUNDS")
+elif [ "${AFAR_NIGHTLY:-}" ]; then
+	kinds='1 2 3 4 5 6'
+else
+	kinds='4 6' # by itself, and with all else
+fi
+nr_kills=0
+for round in $kinds; do
 	"$postgres/pgbench" -h "$scratch/socket" -n -c 4 -T 600 postgres >pgbench.out 2>&1 &
 	pid_bench=$!
 	goes_on
@@ -157,13 +166,14 @@ for round in $(seq "${AFAR_ROUNDS:-6}"); do
 	wait "$pid_bench" 2>/dev/null || :
 	check_commits
 	[ -z "${AFAR_ROUNDS:-}" ] || check_tables
+	nr_kills=$((nr_kills + 1))
 done
 touch stop
 wait "$pid_clients" || fail "the clients: $(cat clients.err)"
 forget "$pid_clients"
 check_commits
 check_tables
-echo "$(wc -l <acknowledged) transactions were acknowledged over $round kills"
+echo "$(wc -l <acknowledged) transactions were acknowledged over $nr_kills kills"
 kill -INT "$pid_postgres"
 wait "$pid_postgres" || fail "PostgreSQL ended with $?: $(tail postgres.err)"
 forget "$pid_postgres"
