@@ -27,6 +27,7 @@
 #define MOUNT_TYPE "fuse.afar"
 #define USERS_MAX  5 /* that are named */
 #define SAY_MS	   3000
+#define NAME_TAIL  64 /* as in src/frontends/fuse/device.c */
 
 /* ---- What is mounted where */
 
@@ -214,8 +215,10 @@ static void name_users(const char *place, char *out, size_t size)
 static int connect_to(const struct mounted *mounted, pid_t *pid)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const size_t whole = strlen(mounted->place);
 	int length = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1,
-			      "afar-mount/%u:%u", mounted->major, mounted->minor);
+			      "afar-mount/%u:%u/%s", mounted->major, mounted->minor,
+			      mounted->place + (whole > NAME_TAIL ? whole - NAME_TAIL : 0));
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -92,7 +92,10 @@ forget "$pid_program"
 [ "$(grep -c . m/log)" -eq "$(($(cat count) * 50))" ] || fail "$(grep -c . m/log) lines are there of $(cat count) times 50"
 sha256sum m/log m/last >sums
 
-# Unmounting waits for a manager that is away, and says for whom.
+# Unmounting waits for a manager that is away, and says for whom. There is something to tell the manager: a file was closed.
+exec 8<m/log
+kill -STOP "$(pid_of manager)"
+exec 8<&-
 kill_daemon manager
 "$AFAR" umount m 2>umount.err &
 pid_umount=$!
@@ -161,6 +164,10 @@ kill_daemon two
 sha256sum m/log >waits.out 2>&1 &
 pid_waits=$!
 running="$running $!"
+has_opened() {
+	readlink /proc/"$pid_waits"/fd/* | grep -qx "$scratch/m/log"
+}
+eventually has_opened
 names_it() {
 	"$AFAR" umount m 2>umount.err && fail "it was unmounted"
 	grep -q 'in use by sha256sum .* --force' umount.err
@@ -170,6 +177,26 @@ eventually names_it
 has_ended_with 137 m
 ! wait "$pid_waits" || fail "it read $(cat waits.out)"
 forget "$pid_waits"
+
+# A process whose mount is gone, and which waits for its servers, is not taken for the next mount, which gets its device.
+start_flash_server one
+start_flash_server two
+start_mount m f
+device=$(stat -c %d m)
+echo unsynced >m/unsynced
+kill_daemon one
+kill_daemon two
+umount -l m 2>/dev/null || fusermount3 -uz m
+for flag in '' --force; do
+	pid_old=$(pid_of m)
+	start_mount again f
+	[ "$(stat -c %d again)" = "$device" ] || echo "the next mount has another device: nothing is shown"
+	# shellcheck disable=SC2086 # one word, or none
+	timeout 60 "$AFAR" umount again $flag || fail "umount $flag waits for another mount's process"
+	has_ended_with "$([ "$flag" ] && echo 137 || echo 0)" again
+	! has_ended "$pid_old" || fail "umount $flag has ended another mount's process"
+done
+kill_daemon m
 start_flash_server one
 start_flash_server two
 still_works

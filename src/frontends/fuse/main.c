@@ -275,7 +275,7 @@ static int serve(const struct mount_options *options, int ready_fd)
 	if (mount_session(&mount, session))
 		goto out_signals;
 	say_keep_no_more();
-	device_listen(options->place);
+	device_listen(options->place, fuse_session_fd(session));
 	device_read_ahead(options->place);
 	if (chdir("/"))
 		say_note("%s: go to the root folder: %s", options->asked, strerror(errno));
@@ -289,6 +289,7 @@ static int serve(const struct mount_options *options, int ready_fd)
 	else
 		ret = 0; /* a signal that ends it ends it well */
 	locks_end();
+	device_leave(); /* before its descriptor is closed */
 	fuse_session_unmount(session);
 out_signals:
 	fuse_remove_signal_handlers(session);
