@@ -9,7 +9,7 @@ unset AFAR_TEST_HOST AFAR_CONGESTION
 if "$AFAR" bench 2>&1 | grep 'no benchmarks'; then
 	exit 77
 fi
-export AFAR_BENCH_SPAN_MS=20 AFAR_BENCH_FLASH="$PWD"
+export AFAR_BENCH_SPAN_MS=2 AFAR_BENCH_FLASH="$PWD"
 
 # Without other programs.
 mkdir nothing

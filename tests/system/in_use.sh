@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # What another daemon has: its port, its data folder. The one that runs does not notice.
-# shellcheck source=tests/system/cluster.sh
+# shellcheck source=tests/system/cluster.sh disable=SC2154 # cluster.sh sets host
 . "$(dirname "$0")/cluster.sh"
 
 start_cluster
