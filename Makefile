@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Doors to what meson and scripts/ do. Each target does all of its own set-up.
 # OPTIONS=-D...: meson's, for `make check`. TESTS='+SUITE ^SUITE': only those tests of `make check`, `check-asan` and
-# `check-tsan` that are in the one suite, and none of the other; tests/meson.build lists them.
+# `check-tsan` that are in the one suite, and none of the other; tests/meson.build lists them. TESTS=: all.
 
 PREFIX ?= /usr/local
 LIBDIR ?= lib
+TESTS ?= ^nightly
 
 .PHONY: deps build quickstart check check-verbs check-asan check-tsan check-nightly check-long fuzz bench bench-guest lint format install clean
 
@@ -18,7 +19,7 @@ quickstart: deps                # a cluster on this machine, put to use; builds 
 	@scripts/build build quickstart
 	@scripts/quickstart
 
-check: deps                     # all tests
+check: deps                     # the tests
 	@scripts/check build $(TESTS) $(OPTIONS)
 
 check-verbs: deps               # those that use a fabric on RDMA verbs too, in an emulated machine
