@@ -90,8 +90,10 @@ note 0
 # Nobody reads any more what it prints: it ends quietly, as SIGPIPE would have ended it.
 mkfifo pipe
 exec 5<>pipe 6>pipe 5<&-
+bench=bench
+"$AFAR" bench >/dev/null 2>&1 || bench=status # it has no benchmarks
 for command in 'region get scratch:first -' 'region ls scratch' 'region stat scratch:first' 'ns ls' 'key ls' status 'status --json' \
-	'top --count 1 --interval 0.1' bench '--help' 'region put --help' 'region put in scratch:unread'; do
+	'top --count 1 --interval 0.1' $bench '--help' 'region put --help' 'region put in scratch:unread'; do
 	got=0
 	# shellcheck disable=SC2086 # words
 	"$AFAR" $command >&6 2>complaint 6>&- || got=$?
