@@ -228,6 +228,17 @@ int afar_server_regions(struct afar_session *session, uint64_t server, uint64_t 
  */
 int afar_server_remove(struct afar_session *session, uint64_t server);
 
+/* Is told of a record of the manager. */
+typedef void (*afar_manager_say)(void *argument, const char *record);
+
+/*
+ * Compares each record of the manager with its checksum; for operators only. `say` is called for each one that is damaged,
+ * with what it is. Blocks a second for some 10 million records that the machine has in memory; others' calls go on meanwhile. Returns how many are damaged.
+ * `*nr_records` (may be NULL) gets how many there are.
+ */
+int64_t afar_manager_check(struct afar_session *session, afar_manager_say say, void *argument,
+			   uint64_t *nr_records);
+
 /*
  * Lists the regions that have a part in the store with this number, as afar_server_regions() does:
  * they are lost if it is forgotten. For operators only. afar_session_status() tells the numbers of

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Servers and stores, as operators deal with them. Thin calls to the manager. */
 #include <errno.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "client/abi.h"
@@ -87,6 +88,69 @@ PUBLIC_CALL(int, afar_server_remove, (struct afar_session *session, uint64_t ser
 	request.call_case = AFAR__REQUEST__CALL_SERVER_REMOVE;
 	request.server_remove = &remove;
 	return session_call(session, &request, NULL);
+}
+
+/* ---- The manager's records */
+
+struct records_checking {
+	afar_manager_say say;
+	void *argument;
+	uint64_t nr_records;
+	int64_t nr_damaged;
+	uint8_t last[512]; /* key */
+	size_t last_length;
+};
+
+/* Has the manager look at some records. Returns 1 if there are more. */
+static int check_some(struct afar_session *session, struct records_checking *checking)
+{
+	Afar__RecordsCheck check = AFAR__RECORDS_CHECK__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	const Afar__RecordsChecked *checked;
+	Afar__Frame *reply;
+	int ret;
+
+	check.after = (ProtobufCBinaryData){checking->last_length, checking->last};
+	request.call_case = AFAR__REQUEST__CALL_RECORDS_CHECK;
+	request.records_check = &check;
+	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_RECORDS_CHECKED, &reply);
+	if (ret)
+		return ret;
+	checked = reply->reply->records_checked;
+	for (size_t i = 0; i < checked->n_damaged; i++)
+		checking->say(checking->argument, checked->damaged[i]);
+	checking->nr_damaged += (int64_t)checked->n_damaged;
+	checking->nr_records += checked->nr_records;
+	ret = checked->last.len != 0;
+	if (checked->last.len > sizeof(checking->last) || (ret && checked->nr_records == 0)) {
+		ret = error_fail(-AFAR_EMALFORMED, "check the manager's records: the manager does "
+						   "not say how far it has come");
+	} else {
+		memcpy(checking->last, checked->last.data, checked->last.len);
+		checking->last_length = checked->last.len;
+	}
+	afar__frame__free_unpacked(reply, NULL);
+	return ret;
+}
+
+PUBLIC_CALL(int64_t, afar_manager_check,
+	    (struct afar_session *session, afar_manager_say say, void *argument,
+	     uint64_t *nr_records),
+	    (session, say, argument, nr_records))
+{
+	struct records_checking checking = {.say = say, .argument = argument};
+	int ret = session_check(session);
+
+	if (ret == 0 && !say)
+		ret = error_fail(-EINVAL, "check the manager's records: there is nobody to tell");
+	if (ret)
+		return ret;
+	do {
+		ret = check_some(session, &checking);
+	} while (ret > 0);
+	if (nr_records)
+		*nr_records = checking.nr_records;
+	return ret ? ret : checking.nr_damaged;
 }
 
 /* ---- Stores */

@@ -203,6 +203,15 @@ int store_range(struct store *store, struct store_key prefix, struct store_key a
 					    max, visit, argument);
 }
 
+int store_check(struct store *store, struct meta_bytes prefix, struct meta_bytes after, size_t max,
+		int (*visit)(void *argument, struct meta_bytes key, bool is_damaged),
+		void *argument)
+{
+	struct metastore *metastore = store->metastore;
+
+	return metastore->ops->check(metastore, prefix, after, max, visit, argument);
+}
+
 /* ---- Beside a batch */
 
 bool store_can_ask(const struct store *store)

@@ -84,6 +84,10 @@ int store_get(struct store *store, struct store_key key, void **value, size_t *l
 int store_range(struct store *store, struct store_key prefix, struct store_key after, size_t max,
 		int (*visit)(void *argument, struct meta_bytes key, struct meta_bytes value),
 		void *argument);
+/* Visits keys as a metastore's check does, also as of the last commit. */
+int store_check(struct store *store, struct meta_bytes prefix, struct meta_bytes after, size_t max,
+		int (*visit)(void *argument, struct meta_bytes key, bool is_damaged),
+		void *argument);
 
 /* ---- Beside a batch
  *

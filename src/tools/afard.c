@@ -5,6 +5,8 @@
  * `afar` on this machine where the cluster is. It starts what its configuration says, announces
  * itself, sleeps until a signal, and stops in reverse order.
  *
+ * `afard --check FOLDER` looks at a manager's records instead.
+ *
  * Exit status: 0 stopped by a signal, 1 could not start, 2 not understood.
  */
 #include <errno.h>
@@ -18,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "afard_check.h"
 #include "base/error.h"
 #include "base/hold.h"
 #include "base/key.h"
@@ -552,6 +555,8 @@ int main(int argc, char **argv)
 	/* libfabric's verbs cache would keep closed keys alive. Set this before libfabric
 	 * starts. */
 	setenv("FI_MR_CACHE_MAX_COUNT", "0", 1);
+	if (argc == 3 && strcmp(argv[1], "--check") == 0)
+		return check_folder(argv[2]);
 	ret = config_read(argc, argv, &daemon.config);
 	if (ret < 0)
 		return complain(2);

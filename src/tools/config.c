@@ -542,6 +542,8 @@ static void show_help(void)
 		wrap_entry(flag, FLAG_COLUMNS, settings[i].help);
 	}
 	wrap_entry("--config FILE", FLAG_COLUMNS, "the same settings in a file; flags come first");
+	wrap_entry("--check FOLDER", FLAG_COLUMNS,
+		   "instead: look whether the records of a manager that does not run are damaged");
 	wrap_entry("--version", FLAG_COLUMNS, "the version");
 	wrap_entry("--help", FLAG_COLUMNS, "this");
 	putchar('\n');

@@ -242,23 +242,6 @@ static void name_of(char *name, size_t length, const char *file)
 	snprintf(name, length, "%s/%s", folder, file);
 }
 
-/* A store from before there was a log. */
-static void test_store_without_redo_log(void **state)
-{
-	struct metastore *store = *state;
-	char name[512];
-
-	assert_int_equal(put(store, "a", "1"), 0);
-	store->ops->close(store);
-	*state = NULL;
-	name_of(name, sizeof(name), "redo.log");
-	assert_int_equal(unlink(name), 0);
-	assert_int_equal(metastore_lmdb_open(folder, SIZE, &store), 0);
-	*state = store;
-	assert_value(store, "a", "1");
-	assert_int_equal(access(name, F_OK), 0);
-}
-
 /* One that is damaged is not taken for none. */
 static void test_damaged_redo_log_is_refused(void **state)
 {
@@ -382,27 +365,6 @@ static void test_reader_of_another_program(void **state)
 	assert_int_equal(metastore_lmdb_open(folder, SIZE, &store), 0);
 	*state = store;
 	assert_value(store, "key1", "1");
-}
-
-/* A store that was closed needs no log to be whole: LMDB's file may be another one, from a copy. */
-static void test_closed_store_is_whole(void **state)
-{
-	struct metastore *store = *state;
-	char name[512], kept[512], command[1100];
-
-	assert_int_equal(put(store, "a", "1"), 0);
-	store->ops->close(store);
-	name_of(name, sizeof(name), "data.mdb");
-	name_of(kept, sizeof(kept), "kept");
-	snprintf(command, sizeof(command), "cp %s %s", name, kept);
-	assert_int_equal(system(command), 0);
-	assert_int_equal(metastore_lmdb_open(folder, SIZE, &store), 0);
-	assert_int_equal(put(store, "a", "2"), 0);
-	store->ops->close(store);
-	assert_int_equal(rename(kept, name), 0);
-	assert_int_equal(metastore_lmdb_open(folder, SIZE, &store), 0);
-	*state = store;
-	assert_value(store, "a", "1");
 }
 
 static void test_bad_folder_and_size(void **state)
@@ -580,11 +542,9 @@ TEST_GROUP(metastore)
 						setup, teardown),
 		cmocka_unit_test_setup_teardown(test_second_opener_is_told, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_files_are_private, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_store_without_redo_log, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_damaged_redo_log_is_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_damaged_record_is_no_end, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_reader_of_another_program, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_closed_store_is_whole, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_bad_folder_and_size, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_kill_loses_nothing_acknowledged, setup,
 						teardown),

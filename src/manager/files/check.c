@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "manager/files/table.h"
+#include "manager/record_names.h"
 #include "manager/volumes.h"
 
 #define FAULTS_MAX	100U
@@ -269,7 +270,40 @@ static int compare_all(struct check *check)
 	return ret;
 }
 
+/* ---- Damaged records */
+
+static int take_damaged(void *argument, struct meta_bytes key, bool is_damaged)
+{
+	struct check *check = argument;
+	char name[RECORD_NAME_MAX];
+
+	if (!is_damaged)
+		return 0;
+	record_name(key, name);
+	return fault(check, "%s: its record is damaged", name);
+}
+
 /* ---- The whole */
+
+static int compare_records(struct check *check)
+{
+	struct fs *fs = check->fs;
+	int ret = record_range_inodes(fs, take_inode, check);
+
+	if (ret == 0)
+		ret = record_range_all_names(fs, take_name, check);
+	if (ret == 0)
+		ret = record_range_unlinked(fs, take_unlinked, check);
+	if (ret == 0)
+		ret = record_range_all_runs(fs, take_run, check);
+	if (ret == 0)
+		ret = take_lost(check);
+	if (ret == 0)
+		ret = take_scrubs(check);
+	if (ret == 0)
+		ret = take_free(check);
+	return ret == 0 ? compare_all(check) : ret;
+}
 
 int files_check(struct fs *fs, Afar__FileResult *result)
 {
@@ -277,21 +311,9 @@ int files_check(struct fs *fs, Afar__FileResult *result)
 	int ret;
 
 	check.taken = calloc(1, check.nr_units / 8 + 1);
-	ret = check.taken ? record_range_inodes(fs, take_inode, &check) : error_code(-ENOMEM);
-	if (ret == 0)
-		ret = record_range_all_names(fs, take_name, &check);
-	if (ret == 0)
-		ret = record_range_unlinked(fs, take_unlinked, &check);
-	if (ret == 0)
-		ret = record_range_all_runs(fs, take_run, &check);
-	if (ret == 0)
-		ret = take_lost(&check);
-	if (ret == 0)
-		ret = take_scrubs(&check);
-	if (ret == 0)
-		ret = take_free(&check);
-	if (ret == 0)
-		ret = compare_all(&check);
+	ret = check.taken ? record_check(fs, take_damaged, &check) : error_code(-ENOMEM);
+	if (ret == 0 && check.nr_faults == 0) /* what is damaged cannot be compared */
+		ret = compare_records(&check);
 	for (size_t i = 0; i < check.nr_found; i++)
 		free((void *)(uintptr_t)check.found[i].says);
 	free(check.found);

@@ -719,3 +719,21 @@ int record_empty(struct core *core, uint64_t fs, bool *is_over)
 		store_delete(core->store, STORE_KEY(RECORD_EMPTIED, fs));
 	return ret;
 }
+
+int record_check(struct fs *fs,
+		 int (*visit)(void *argument, struct meta_bytes key, bool is_damaged),
+		 void *argument)
+{
+	static const char kinds[] = {RECORD_SYSTEM, RECORD_INODE, RECORD_NAME,
+				     RECORD_RUN,    RECORD_XATTR, RECORD_UNLINKED,
+				     RECORD_SCRUB,  RECORD_SPACE, RECORD_EMPTIED};
+	int ret = 0;
+
+	for (size_t i = 0; i < sizeof(kinds) && ret == 0; i++) {
+		const struct store_key prefix = STORE_KEY(kinds[i], fs->number);
+
+		ret = store_check(store_of(fs), (struct meta_bytes){prefix.bytes, prefix.length},
+				  (struct meta_bytes){"", 0}, SIZE_MAX, visit, argument);
+	}
+	return ret;
+}

@@ -250,6 +250,10 @@ int record_range_all_names(struct fs *fs,
 int record_range_all_runs(struct fs *fs,
 			  int (*visit)(void *argument, uint64_t ino, const struct run *run),
 			  void *argument);
+/* Tells of each record whether it is damaged, as of the last commit. */
+int record_check(struct fs *fs,
+		 int (*visit)(void *argument, struct meta_bytes key, bool is_damaged),
+		 void *argument);
 int record_range_unlinked(struct fs *fs, int (*visit)(void *argument, uint64_t ino),
 			  void *argument);
 /* Notes that a deleted file system's records are to be deleted; then deletes some. True: none are

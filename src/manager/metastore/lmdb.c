@@ -14,8 +14,6 @@
  * readers out while the map changes its size.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <lmdb.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -23,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,30 +28,28 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "manager/metastore/lmdb_folder.h"
 #include "manager/metastore/metastore.h"
-#include "manager/metastore/redo.h"
+#include "manager/metastore/sums.h"
 
 #define HEADROOM       ((size_t)1 << 20)
 #define ROOM_TO_REPLAY ((size_t)8 << 20)
 #define SIZE_MIN       ((size_t)64 << 10) /* less does not hold LMDB's own pages */
 #define READERS_MAX    512
-#define FILE_MODE      0600
 
 struct lmdb_store {
 	struct metastore base;
 	MDB_env *env;
 	MDB_dbi table;
 	MDB_txn *checkpoint; /* the last one, whose pages stay as they are; NULL: they need not */
-	struct redo_log *log;
+	struct lmdb_folder folder;
 	bool is_open;	       /* it has been, so closing it is a checkpoint */
 	atomic_bool is_ahead;  /* LMDB has a commit that is not in the log: a checkpoint follows */
 	atomic_bool is_broken; /* what is on the disk is not known: nothing comes after it */
 	int said;	       /* see SAID */
-	int fd;		       /* LMDB's file */
-	int lock_fd;	       /* flock()ed while the store is open */
+	struct meta_totals totals; /* of all that is committed */
 	size_t size_max;
 	pthread_rwlock_t map_lock; /* readers: transactions; writer: changing the map's size */
-	char path[PATH_MAX];
 };
 
 static struct lmdb_store *lmdb_of(struct metastore *store)
@@ -88,22 +83,35 @@ static int fail(const struct lmdb_store *store, const char *asked, int ret)
 		return error_fail(code,
 				  "%s in the store %s: it has reached its limit of %zu MiB; delete "
 				  "regions or namespaces, or raise the limit",
-				  asked, store->path, store->size_max >> 20);
+				  asked, store->folder.path, store->size_max >> 20);
 	if (ret == ENOSPC)
 		return error_fail(code, "%s in the store %s: the disk is full; make room on it",
-				  asked, store->path);
+				  asked, store->folder.path);
 	if (ret == MDB_PANIC)
 		return error_fail(code,
 				  "%s in the store %s: an earlier write failed; mend the disk and "
 				  "restart the manager",
-				  asked, store->path);
-	return error_fail(code, "%s in the store %s: %s; check the disk", asked, store->path,
+				  asked, store->folder.path);
+	return error_fail(code, "%s in the store %s: %s; check the disk", asked, store->folder.path,
 			  mdb_strerror(ret));
 }
 
 static MDB_val to_val(struct meta_bytes bytes)
 {
 	return (MDB_val){.mv_size = bytes.length, .mv_data = (void *)(uintptr_t)bytes.data};
+}
+
+static struct meta_bytes to_bytes(MDB_val val)
+{
+	return (struct meta_bytes){val.mv_data, val.mv_size};
+}
+
+static int fail_damaged(const struct lmdb_store *store, struct meta_bytes key)
+{
+	return error_fail(-EBADMSG,
+			  "read a record of kind '%c' in the store %s: it is damaged; 'afar "
+			  "manager check' shows what it is",
+			  *(const char *)key.data, store->folder.path);
 }
 
 static int check_key(struct meta_bytes key)
@@ -131,39 +139,27 @@ static void keep_checkpoint(struct lmdb_store *store)
 		store->checkpoint = NULL;
 }
 
-/* Returns how many bytes LMDB's heads have, or an error. */
-static ssize_t read_heads(struct lmdb_store *store, uint8_t heads[REDO_HEADS_MAX])
-{
-	MDB_stat stat;
-	ssize_t length;
-
-	mdb_env_stat(store->env, &stat);
-	length = (ssize_t)stat.ms_psize * 2;
-	if ((size_t)length > REDO_HEADS_MAX || pread(store->fd, heads, (size_t)length, 0) != length)
-		return fail(store, "read the head of LMDB's file", EIO);
-	return length;
-}
-
 static int write_checkpoint(struct lmdb_store *store, bool is_closing)
 {
 	uint8_t heads[REDO_HEADS_MAX];
-	struct redo_checkpoint checkpoint = {.heads = heads, .is_closed = is_closing};
+	struct redo_checkpoint checkpoint = {
+		.heads = heads, .is_closed = is_closing, .totals = store->totals};
 	struct stat stat;
 	ssize_t length;
 	int ret;
 
 	ret = mdb_env_sync(store->env, 1);
-	if (ret == 0 && fstat(store->fd, &stat) < 0)
+	if (ret == 0 && fstat(store->folder.fd, &stat) < 0)
 		ret = errno;
 	if (ret != 0)
 		return fail(store, "sync LMDB's file", ret);
-	length = read_heads(store, heads);
+	length = lmdb_folder_heads(&store->folder, heads);
 	if (length < 0)
 		return (int)length;
 	checkpoint.length = (size_t)length;
 	checkpoint.file_bytes = (uint64_t)stat.st_size;
-	return store->log ? redo_restart(store->log, &checkpoint)
-			  : redo_make(store->path, &checkpoint, &store->log);
+	return store->folder.log ? redo_restart(store->folder.log, &checkpoint)
+				 : redo_make(store->folder.path, &checkpoint, &store->folder.log);
 }
 
 /* Makes all that is committed durable in LMDB's file. If it fails, the kernel may have forgotten what it could not write, so
@@ -189,11 +185,7 @@ static void lmdb_close(struct metastore *base)
 	drop_checkpoint(store);
 	if (store->env)
 		mdb_env_close(store->env);
-	redo_close(store->log);
-	if (store->fd >= 0)
-		close(store->fd);
-	if (store->lock_fd >= 0)
-		close(store->lock_fd);
+	lmdb_folder_close(&store->folder);
 	pthread_rwlock_destroy(&store->map_lock);
 	free(store);
 }
@@ -222,7 +214,8 @@ static void end_read(struct lmdb_store *store, MDB_txn *txn)
 static int lmdb_get(struct metastore *base, struct meta_bytes key, void **value, size_t *length)
 {
 	struct lmdb_store *store = lmdb_of(base);
-	MDB_val name = to_val(key), found;
+	MDB_val name = to_val(key), stored;
+	struct meta_bytes found;
 	MDB_txn *txn;
 	int ret;
 
@@ -232,17 +225,21 @@ static int lmdb_get(struct metastore *base, struct meta_bytes key, void **value,
 	ret = begin_read(store, &txn);
 	if (ret != 0)
 		return fail(store, "get", ret);
-	ret = mdb_get(txn, store->table, &name, &found);
+	ret = mdb_get(txn, store->table, &name, &stored);
+	if (ret == 0 && sums_check(key, to_bytes(stored), &found) < 0)
+		ret = EBADMSG;
 	if (ret == 0) {
-		*value = malloc(found.mv_size != 0 ? found.mv_size : 1);
+		*value = malloc(found.length != 0 ? found.length : 1);
 		if (*value) {
-			memcpy(*value, found.mv_data, found.mv_size);
-			*length = found.mv_size;
+			memcpy(*value, found.data, found.length);
+			*length = found.length;
 		} else {
 			ret = ENOMEM;
 		}
 	}
 	end_read(store, txn);
+	if (ret == EBADMSG)
+		return fail_damaged(store, key);
 	if (ret == MDB_NOTFOUND)
 		return error_code(-ENOENT);
 	return ret == 0 ? 0 : fail(store, "get", ret);
@@ -272,12 +269,22 @@ static int seek(MDB_cursor *cursor, struct meta_bytes from, MDB_val *key, MDB_va
 	return mdb_cursor_get(cursor, key, value, from.length != 0 ? MDB_SET_RANGE : MDB_FIRST);
 }
 
-static int lmdb_range(struct metastore *base, struct meta_bytes prefix, struct meta_bytes after,
-		      size_t max,
-		      int (*visit)(void *argument, struct meta_bytes key, struct meta_bytes value),
-		      void *argument)
+struct ranging {
+	struct meta_bytes prefix, after;
+	size_t max;
+	/* Is shown each pair as it is stored. Returns what ends the range, or 0. */
+	int (*show)(const struct lmdb_store *store, const struct ranging *ranging,
+		    struct meta_bytes key, struct meta_bytes stored);
+	union {
+		int (*pair)(void *argument, struct meta_bytes key, struct meta_bytes value);
+		int (*key)(void *argument, struct meta_bytes key, bool is_damaged);
+	};
+	void *argument;
+};
+
+static int range(struct lmdb_store *store, const struct ranging *ranging)
 {
-	struct lmdb_store *store = lmdb_of(base);
+	const struct meta_bytes prefix = ranging->prefix, after = ranging->after;
 	bool is_after = compare_bytes(after, prefix) >= 0 && after.length != 0;
 	int ret, stopped = 0;
 	MDB_cursor *cursor;
@@ -295,12 +302,10 @@ static int lmdb_range(struct metastore *base, struct meta_bytes prefix, struct m
 	if (ret != 0)
 		goto out_txn;
 	ret = seek(cursor, is_after ? after : prefix, &key, &value);
-	if (ret == 0 && is_after &&
-	    compare_bytes((struct meta_bytes){key.mv_data, key.mv_size}, after) == 0)
+	if (ret == 0 && is_after && compare_bytes(to_bytes(key), after) == 0)
 		ret = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
-	for (size_t i = 0; i < max && ret == 0 && has_prefix(&key, prefix); i++) {
-		stopped = visit(argument, (struct meta_bytes){key.mv_data, key.mv_size},
-				(struct meta_bytes){value.mv_data, value.mv_size});
+	for (size_t i = 0; i < ranging->max && ret == 0 && has_prefix(&key, prefix); i++) {
+		stopped = ranging->show(store, ranging, to_bytes(key), to_bytes(value));
 		if (stopped != 0)
 			break;
 		ret = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
@@ -313,9 +318,54 @@ out_txn:
 	return ret == 0 || ret == MDB_NOTFOUND ? 0 : fail(store, "range", ret);
 }
 
+static int show_pair(const struct lmdb_store *store, const struct ranging *ranging,
+		     struct meta_bytes key, struct meta_bytes stored)
+{
+	struct meta_bytes value;
+
+	if (sums_check(key, stored, &value) < 0)
+		return fail_damaged(store, key);
+	return ranging->pair(ranging->argument, key, value);
+}
+
+static int lmdb_range(struct metastore *base, struct meta_bytes prefix, struct meta_bytes after,
+		      size_t max,
+		      int (*visit)(void *argument, struct meta_bytes key, struct meta_bytes value),
+		      void *argument)
+{
+	return range(lmdb_of(base), &(struct ranging){.prefix = prefix,
+						      .after = after,
+						      .max = max,
+						      .show = show_pair,
+						      .pair = visit,
+						      .argument = argument});
+}
+
+static int show_key(const struct lmdb_store *store, const struct ranging *ranging,
+		    struct meta_bytes key, struct meta_bytes stored)
+{
+	struct meta_bytes value;
+
+	(void)store;
+	return ranging->key(ranging->argument, key, sums_check(key, stored, &value) < 0);
+}
+
+static int lmdb_check_records(struct metastore *base, struct meta_bytes prefix,
+			      struct meta_bytes after, size_t max,
+			      int (*visit)(void *argument, struct meta_bytes key, bool is_damaged),
+			      void *argument)
+{
+	return range(lmdb_of(base), &(struct ranging){.prefix = prefix,
+						      .after = after,
+						      .max = max,
+						      .show = show_key,
+						      .key = visit,
+						      .argument = argument});
+}
+
 /* ---- Commits */
 
-/* The value that a key has inside a transaction; `length` of one that does not exist is 0. */
+/* The value, as it is stored, that a key has inside a transaction; `length` of one that does not exist is 0. */
 static int find(const struct lmdb_store *store, MDB_txn *txn, struct meta_bytes key, MDB_val *found)
 {
 	MDB_val name = to_val(key);
@@ -329,53 +379,60 @@ static int compare_all(const struct lmdb_store *store, MDB_txn *txn,
 {
 	for (size_t i = 0; i < nr_compares; i++) {
 		const struct meta_bytes *wanted = &compares[i].value;
+		struct meta_bytes value = {0};
 		MDB_val found;
 		int ret = find(store, txn, compares[i].key, &found);
 
 		if (ret != 0 && ret != MDB_NOTFOUND)
 			return ret;
-		if (ret == MDB_NOTFOUND
-			    ? wanted->data != NULL
-			    : !wanted->data || wanted->length != found.mv_size ||
-				      memcmp(wanted->data, found.mv_data, found.mv_size) != 0)
+		if (ret == 0 && sums_check(compares[i].key, to_bytes(found), &value) < 0)
+			return EAGAIN; /* who reads it hears that it is damaged */
+		if (wanted->data ? ret == MDB_NOTFOUND || compare_bytes(*wanted, value) != 0
+				 : ret == 0)
 			return EAGAIN;
 	}
 	return 0;
 }
 
-/* Adds to `*growth` by how much the bytes of keys and values became more. */
-static int change_all(const struct lmdb_store *store, MDB_txn *txn, const struct meta_put *puts,
-		      size_t nr_puts, const struct meta_bytes *deletes, size_t nr_deletes,
-		      int64_t *growth)
+/* What a transaction changes. */
+struct effect {
+	int64_t growth;		   /* of the bytes of keys and values */
+	struct meta_totals totals; /* afterwards */
+};
+
+static int delete (const struct lmdb_store *store, MDB_txn *txn, struct meta_bytes key,
+		   struct effect *effect)
 {
-	MDB_val old;
-	int ret;
+	MDB_val name = to_val(key), old;
+	int ret = find(store, txn, key, &old);
 
-	for (size_t i = 0; i < nr_deletes; i++) {
-		MDB_val key = to_val(deletes[i]);
+	if (ret != 0)
+		return ret == MDB_NOTFOUND ? 0 : ret;
+	effect->growth -= (int64_t)(key.length + old.mv_size);
+	sums_remove(&effect->totals, to_bytes(old));
+	return mdb_del(txn, store->table, &name, NULL);
+}
 
-		ret = find(store, txn, deletes[i], &old);
-		if (ret == MDB_NOTFOUND)
-			continue;
-		if (ret != 0)
-			return ret;
-		*growth -= (int64_t)(key.mv_size + old.mv_size);
-		ret = mdb_del(txn, store->table, &key, NULL);
-		if (ret != 0)
-			return ret;
-	}
-	for (size_t i = 0; i < nr_puts; i++) {
-		MDB_val key = to_val(puts[i].key), value = to_val(puts[i].value);
+static int put(const struct lmdb_store *store, MDB_txn *txn, struct meta_bytes key,
+	       struct meta_bytes value, struct effect *effect)
+{
+	MDB_val name = to_val(key), old, stored = {value.length + SUMS_BYTES, NULL};
+	int ret = find(store, txn, key, &old);
 
-		ret = find(store, txn, puts[i].key, &old);
-		if (ret != 0 && ret != MDB_NOTFOUND)
-			return ret;
-		*growth += (int64_t)value.mv_size - (int64_t)old.mv_size;
-		*growth += ret == MDB_NOTFOUND ? (int64_t)key.mv_size : 0;
-		ret = mdb_put(txn, store->table, &key, &value, 0);
-		if (ret != 0)
-			return ret;
-	}
+	if (ret == 0)
+		sums_remove(&effect->totals, to_bytes(old));
+	else if (ret == MDB_NOTFOUND)
+		effect->growth += (int64_t)name.mv_size;
+	else
+		return ret;
+	effect->growth += (int64_t)stored.mv_size - (int64_t)old.mv_size;
+	ret = mdb_put(txn, store->table, &name, &stored, MDB_RESERVE);
+	if (ret != 0)
+		return ret;
+	if (value.length != 0)
+		memcpy(stored.mv_data, value.data, value.length);
+	sums_make(key, value, (uint8_t *)stored.mv_data + value.length);
+	sums_add(&effect->totals, to_bytes(stored));
 	return 0;
 }
 
@@ -388,6 +445,18 @@ struct changes {
 	size_t nr_deletes;
 };
 
+static int change_all(const struct lmdb_store *store, MDB_txn *txn, const struct changes *changes,
+		      struct effect *effect)
+{
+	int ret = 0;
+
+	for (size_t i = 0; i < changes->nr_deletes && ret == 0; i++)
+		ret = delete (store, txn, changes->deletes[i], effect);
+	for (size_t i = 0; i < changes->nr_puts && ret == 0; i++)
+		ret = put(store, txn, changes->puts[i].key, changes->puts[i].value, effect);
+	return ret;
+}
+
 /* The functions below return this beside LMDB's codes, if they have made a sentence; its code is in `said`. */
 #define SAID 1000000
 
@@ -399,7 +468,7 @@ static int say(struct lmdb_store *store, int code)
 
 static int append(struct lmdb_store *store, const struct changes *changes)
 {
-	return redo_append(store->log, changes->puts, changes->nr_puts, changes->deletes,
+	return redo_append(store->folder.log, changes->puts, changes->nr_puts, changes->deletes,
 			   changes->nr_deletes);
 }
 
@@ -417,7 +486,7 @@ static int write_down(struct lmdb_store *store, const struct changes *changes)
 	store->is_ahead = ret == -E2BIG;
 	if (ret == 0 || ret == -E2BIG)
 		return 0;
-	if (redo_is_broken(store->log))
+	if (redo_is_broken(store->folder.log))
 		store->is_broken = true;
 	return say(store, ret);
 }
@@ -428,7 +497,7 @@ static int commit_written(struct lmdb_store *store, MDB_txn *txn)
 
 	if (ret == 0 || store->is_ahead)
 		return ret;
-	back = redo_take_back(store->log);
+	back = redo_take_back(store->folder.log);
 	if (back == 0)
 		return ret;
 	store->is_broken = true;
@@ -439,8 +508,8 @@ static int commit_written(struct lmdb_store *store, MDB_txn *txn)
  * were full. */
 static int try_commit(struct lmdb_store *store, const struct changes *changes, int may_grow)
 {
+	struct effect effect = {.totals = store->totals};
 	MDB_txn *txn;
-	int64_t growth = 0;
 	int ret;
 
 	ret = mdb_txn_begin(store->env, NULL, 0, &txn);
@@ -448,9 +517,8 @@ static int try_commit(struct lmdb_store *store, const struct changes *changes, i
 		return ret;
 	ret = compare_all(store, txn, changes->compares, changes->nr_compares);
 	if (ret == 0)
-		ret = change_all(store, txn, changes->puts, changes->nr_puts, changes->deletes,
-				 changes->nr_deletes, &growth);
-	if (ret == 0 && !may_grow && growth > 0)
+		ret = change_all(store, txn, changes, &effect);
+	if (ret == 0 && !may_grow && effect.growth > 0)
 		ret = MDB_MAP_FULL;
 	if (ret == 0)
 		ret = write_down(store, changes);
@@ -458,7 +526,10 @@ static int try_commit(struct lmdb_store *store, const struct changes *changes, i
 		mdb_txn_abort(txn);
 		return ret;
 	}
-	return commit_written(store, txn);
+	ret = commit_written(store, txn);
+	if (ret == 0)
+		store->totals = effect.totals;
+	return ret;
 }
 
 /* Just after a checkpoint, of which one commit overwrites nothing: LMDB uses no page again that the last transaction has freed.
@@ -523,7 +594,7 @@ static int lmdb_commit(struct metastore *base, const struct meta_compare *compar
 		return error_fail(-EAGAIN,
 				  "commit in the store %s: a key has another value than "
 				  "expected; read it again",
-				  store->path);
+				  store->folder.path);
 	if (ret == SAID)
 		return store->said;
 	if (ret != 0)
@@ -536,27 +607,9 @@ static const struct metastore_ops lmdb_ops = {
 	.close = lmdb_close,
 	.get = lmdb_get,
 	.range = lmdb_range,
+	.check = lmdb_check_records,
 	.commit = lmdb_commit,
 };
-
-/* LMDB's own lock file lets several processes share a store; a manager must be alone. */
-static int lock_folder(struct lmdb_store *store)
-{
-	char name[PATH_MAX + 16];
-
-	snprintf(name, sizeof(name), "%s/manager.lock", store->path);
-	store->lock_fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, FILE_MODE);
-	if (store->lock_fd < 0)
-		return error_fail(-errno, "open the store %s: %m; check the folder", store->path);
-	if (flock(store->lock_fd, LOCK_EX | LOCK_NB) == 0)
-		return 0;
-	if (errno == EWOULDBLOCK)
-		return error_fail(-EBUSY,
-				  "open the store %s: another manager has it open; stop that one "
-				  "or name another folder",
-				  store->path);
-	return error_fail(-errno, "lock the store %s: %m", store->path);
-}
 
 static int open_table(struct lmdb_store *store)
 {
@@ -574,79 +627,17 @@ static int open_table(struct lmdb_store *store)
 	return mdb_txn_commit(txn);
 }
 
-static int open_file(struct lmdb_store *store)
-{
-	char name[PATH_MAX + 16];
-
-	snprintf(name, sizeof(name), "%s/data.mdb", store->path);
-	store->fd = open(name, O_RDWR | O_CLOEXEC);
-	return store->fd < 0 ? error_fail(-errno, "open the store %s: data.mdb: %m", store->path)
-			     : 0;
-}
-
-/* A program that has LMDB's file open, such as mdb_stat(1), keeps in lock.mdb which of the heads counts, and LMDB would believe that. */
-static int refuse_others(const struct lmdb_store *store)
-{
-	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
-	char name[PATH_MAX + 16];
-	int fd, ret;
-
-	snprintf(name, sizeof(name), "%s/lock.mdb", store->path);
-	fd = open(name, O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		return errno == ENOENT ? 0 : error_fail(-errno, "open %s: %m", name);
-	ret = fcntl(fd, F_GETLK, &lock) < 0 ? -errno : 0;
-	close(fd);
-	if (ret < 0)
-		return error_fail(ret, "look who has %s: %s", name, strerror(-ret));
-	return lock.l_type == F_UNLCK
-		       ? 0
-		       : error_fail(-EBUSY,
-				    "open the store %s: process %d has its data.mdb open; end that",
-				    store->path, (int)lock.l_pid);
-}
-
-/* Makes LMDB's file what it was at the last checkpoint, if its manager did not close it after that. */
-static int put_heads_back(struct lmdb_store *store)
-{
-	struct redo_checkpoint checkpoint;
-	struct stat stat;
-	ssize_t n;
-	int ret = redo_open(store->path, &store->log);
-
-	if (ret < 0 || !store->log)
-		return ret;
-	ret = open_file(store);
-	checkpoint = redo_last_checkpoint(store->log);
-	if (ret < 0 || checkpoint.is_closed)
-		return ret;
-	ret = refuse_others(store);
-	if (ret < 0)
-		return ret;
-	if (fstat(store->fd, &stat) == 0 && (uint64_t)stat.st_size < checkpoint.file_bytes)
-		return error_fail(
-			-EILSEQ,
-			"open the store %s: data.mdb is shorter than it was, so it does not "
-			"go with redo.log; put the whole folder back from a copy",
-			store->path);
-	n = pwrite(store->fd, checkpoint.heads, checkpoint.length, 0);
-	if (n != (ssize_t)checkpoint.length || fdatasync(store->fd) < 0)
-		return fail(store, "go back to the checkpoint", n < 0 ? errno : EIO);
-	return 0;
-}
-
 struct replay {
 	struct lmdb_store *store;
 	MDB_txn *txn;
+	struct effect effect;
 };
 
 static int redo(void *argument, struct meta_bytes key, struct meta_bytes value)
 {
-	const struct replay *replay = argument;
-	const struct meta_put put = {key, value};
-	const bool is_put = value.data != NULL;
-	int64_t growth = 0;
-	int ret = change_all(replay->store, replay->txn, &put, is_put, &key, !is_put, &growth);
+	struct replay *replay = argument;
+	int ret = value.data ? put(replay->store, replay->txn, key, value, &replay->effect)
+			     : delete (replay->store, replay->txn, key, &replay->effect);
 
 	return ret == 0 ? 0 : fail(replay->store, "replay the redo log", ret);
 }
@@ -654,18 +645,50 @@ static int redo(void *argument, struct meta_bytes key, struct meta_bytes value)
 /* Does again what was committed since the checkpoint, at once. The last record may be one for which LMDB had no room. */
 static int replay_log(struct lmdb_store *store)
 {
-	struct replay replay = {.store = store};
+	struct replay replay = {.store = store, .effect.totals = store->totals};
 	int ret = mdb_txn_begin(store->env, NULL, 0, &replay.txn);
 
 	if (ret != 0)
 		return fail(store, "replay the redo log", ret);
-	ret = redo_replay(store->log, redo, &replay);
+	ret = redo_replay(store->folder.log, redo, &replay);
 	if (ret < 0) {
 		mdb_txn_abort(replay.txn);
 		return ret;
 	}
 	ret = mdb_txn_commit(replay.txn);
-	return ret == 0 ? 0 : fail(store, "replay the redo log", ret);
+	if (ret != 0)
+		return fail(store, "replay the redo log", ret);
+	store->totals = replay.effect.totals;
+	return 0;
+}
+
+/* Opens the folder, and gives an older store its sums. */
+static int open_folder(struct lmdb_store *store, const char *path)
+{
+	int ret = lmdb_folder_open(&store->folder, path);
+
+	if (ret == 0 && store->folder.is_old)
+		ret = lmdb_renew(&store->folder, store->size_max * 2);
+	store->totals = store->folder.totals;
+	return ret;
+}
+
+static int open_env(struct lmdb_store *store)
+{
+	int ret = mdb_env_create(&store->env);
+
+	if (ret == 0)
+		ret = mdb_env_set_mapsize(store->env, store->size_max + ROOM_TO_REPLAY);
+	if (ret == 0)
+		ret = mdb_env_set_maxreaders(store->env, READERS_MAX);
+	/* MDB_NOTLS: a read transaction belongs to no thread, so one thread may read while it
+	 * commits. */
+	if (ret == 0)
+		ret = mdb_env_open(store->env, store->folder.path, MDB_NOTLS | MDB_NOSYNC,
+				   LMDB_FILE_MODE);
+	if (ret == 0)
+		ret = open_table(store);
+	return ret == 0 ? 0 : fail(store, "open", ret);
 }
 
 int metastore_lmdb_open(const char *path, size_t size_max, struct metastore **out)
@@ -676,7 +699,7 @@ int metastore_lmdb_open(const char *path, size_t size_max, struct metastore **ou
 
 	if (strlen(path) >= PATH_MAX)
 		return error_fail(-ENAMETOOLONG, "open the store: its path is too long");
-	if (size_max < SIZE_MIN || size_max > SIZE_MAX - ROOM_TO_REPLAY)
+	if (size_max < SIZE_MIN || size_max > SIZE_MAX / 2 - ROOM_TO_REPLAY)
 		return error_fail(-EINVAL,
 				  "open the store %s: a limit of %zu bytes; give at least %zu",
 				  path, size_max, SIZE_MIN);
@@ -684,46 +707,25 @@ int metastore_lmdb_open(const char *path, size_t size_max, struct metastore **ou
 	if (!store)
 		return error_code(-ENOMEM);
 	store->base.ops = &lmdb_ops;
-	store->lock_fd = store->fd = -1;
 	store->size_max = size_max / page * page;
-	strcpy(store->path, path);
 	pthread_rwlock_init(&store->map_lock, NULL);
 
-	ret = lock_folder(store);
+	ret = open_folder(store, path);
 	if (ret == 0)
-		ret = put_heads_back(store);
-	if (ret < 0)
-		goto out_close;
-	ret = mdb_env_create(&store->env);
+		ret = open_env(store);
 	if (ret == 0)
-		ret = mdb_env_set_mapsize(store->env, store->size_max + ROOM_TO_REPLAY);
-	if (ret == 0)
-		ret = mdb_env_set_maxreaders(store->env, READERS_MAX);
-	/* MDB_NOTLS: a read transaction belongs to no thread, so one thread may read while it
-	 * commits. */
-	if (ret == 0)
-		ret = mdb_env_open(store->env, path, MDB_NOTLS | MDB_NOSYNC, FILE_MODE);
-	if (ret == 0)
-		ret = open_table(store);
-	if (ret != 0) {
-		ret = fail(store, "open", ret);
-		goto out_close;
-	}
-	if (store->log)
+		ret = lmdb_folder_open_file(&store->folder);
+	if (ret == 0 && store->folder.log)
 		ret = replay_log(store);
-	else
-		ret = open_file(store);
 	if (ret == 0)
 		mdb_env_set_mapsize(store->env, store->size_max); /* if it is no more than that */
 	if (ret == 0)
 		ret = make_checkpoint(store, false);
-	if (ret < 0)
-		goto out_close;
+	if (ret < 0) {
+		lmdb_close(&store->base);
+		return ret;
+	}
 	store->is_open = true;
 	*out = &store->base;
 	return 0;
-
-out_close:
-	lmdb_close(&store->base);
-	return ret;
 }

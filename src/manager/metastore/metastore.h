@@ -9,6 +9,7 @@
 #ifndef METASTORE_H
 #define METASTORE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,7 +41,8 @@ struct metastore_ops {
 	/* Closes it; everything committed is durable. */
 	void (*close)(struct metastore *store);
 
-	/* Copies the value into a buffer that the caller frees. -ENOENT. */
+	/* Copies the value into a buffer that the caller frees. -ENOENT; -EBADMSG: the record is
+	 * not what was committed. */
 	int (*get)(struct metastore *store, struct meta_bytes key, void **value, size_t *length);
 
 	/* Visits at most `max` pairs (SIZE_MAX: all) whose key begins with `prefix` and comes after
@@ -48,10 +50,16 @@ struct metastore_ops {
 	 * memcmp() compares them, and a key before those that it begins. All of one call is as of
 	 * one moment; the bytes are valid during the visit. Stops and returns what `visit` returns
 	 * when that is not 0. Need not allow a commit from inside a visit. -EINVAL: `prefix` or
-	 * `after` is longer than a key can be. */
+	 * `after` is longer than a key can be. -EBADMSG: a record is not what was committed. */
 	int (*range)(struct metastore *store, struct meta_bytes prefix, struct meta_bytes after,
 		     size_t max,
 		     int (*visit)(void *argument, struct meta_bytes key, struct meta_bytes value),
+		     void *argument);
+
+	/* Visits as range() does, and tells of each key whether its record is damaged. */
+	int (*check)(struct metastore *store, struct meta_bytes prefix, struct meta_bytes after,
+		     size_t max,
+		     int (*visit)(void *argument, struct meta_bytes key, bool is_damaged),
 		     void *argument);
 
 	/* If all compares hold, does all puts and deletes (of keys that may not exist) at once, and
@@ -64,7 +72,16 @@ struct metastore_ops {
 };
 
 /* Opens or makes an LMDB store in the folder `path`, of at most `size_max` bytes. Locks it: -EBUSY
- * when another process has it open. Errors with a sentence. */
+ * when another process has it open. All of it is read, and compared with its sums: -EBADMSG, if a page
+ * or a key is damaged, or records are missing; damaged values are logged. Errors with a sentence. */
 int metastore_lmdb_open(const char *path, size_t size_max, struct metastore **out);
+
+/* Damage, in a sentence: of a record, or, with a key of no bytes, of something else. */
+typedef void metastore_found(void *argument, struct meta_bytes key, const char *sentence);
+
+/* Reads all of an LMDB store that nobody has open, and changes nothing but its lock's file. Tells each
+ * damage. Returns the number of its records. -ENOENT: there is no store. -EBUSY: somebody has it open.
+ * Other errors, each with a sentence, are damage, too, or that of the disk. */
+int64_t metastore_lmdb_check(const char *path, metastore_found *found, void *argument);
 
 #endif

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,8 +31,9 @@
 #define RECORDS_BYTES ((size_t)2 << 20)
 #define FILE_BYTES    (RECORDS_START + RECORDS_BYTES)
 #define FILE_MODE     0600
-#define MAGIC	      0x31306a7261666100U
-#define DELETED	      UINT32_MAX /* the length of no value */
+#define MAGIC	      0x32306a7261666100U
+#define MAGIC_OLD     0x31306a7261666100U /* its header ends before the totals */
+#define DELETED	      UINT32_MAX	  /* the length of no value */
 
 struct header {
 	uint64_t magic;
@@ -42,6 +44,7 @@ struct header {
 	uint32_t is_closed;
 	uint32_t checksum; /* of this with 0 here, and of the heads behind */
 	uint32_t unused;
+	struct meta_totals totals;
 };
 
 struct record {
@@ -140,29 +143,35 @@ void redo_close(struct redo_log *log)
 
 /* ---- The header */
 
+static size_t header_bytes(const struct header *header)
+{
+	return header->magic == MAGIC_OLD ? offsetof(struct header, totals) : sizeof(*header);
+}
+
 static uint32_t sum_header(struct header header, const void *heads)
 {
 	header.checksum = 0;
-	return checksum_crc32c_seeded(checksum_crc32c(&header, sizeof(header)), heads,
+	return checksum_crc32c_seeded(checksum_crc32c(&header, header_bytes(&header)), heads,
 				      header.heads_length);
 }
 
 /* Takes the slot's header if it is whole, and newer than what was taken before. */
 static int read_slot(struct redo_log *log, size_t slot)
 {
-	uint8_t *bytes = log->buffer;
+	const uint8_t *bytes = log->buffer, *heads;
 	struct header header;
-	int ret = read_at(log->fd, bytes, SLOT_BYTES, slot * SLOT_BYTES);
+	int ret = read_at(log->fd, log->buffer, SLOT_BYTES, slot * SLOT_BYTES);
 
 	if (ret < 0)
 		return ret == -EILSEQ ? fail_damaged(log) : fail(log, "read", ret);
 	memcpy(&header, bytes, sizeof(header));
-	if (header.magic != MAGIC || header.heads_length > REDO_HEADS_MAX ||
-	    header.checksum != sum_header(header, bytes + sizeof(header)) ||
+	heads = bytes + header_bytes(&header);
+	if ((header.magic != MAGIC && header.magic != MAGIC_OLD) ||
+	    header.heads_length > REDO_HEADS_MAX || header.checksum != sum_header(header, heads) ||
 	    header.generation <= log->header.generation)
 		return 0;
 	log->header = header;
-	memcpy(log->heads, bytes + sizeof(header), header.heads_length);
+	memcpy(log->heads, heads, header.heads_length);
 	return 0;
 }
 
@@ -195,8 +204,16 @@ out_close:
 
 struct redo_checkpoint redo_last_checkpoint(const struct redo_log *log)
 {
-	return (struct redo_checkpoint){log->heads, log->header.heads_length,
-					log->header.file_bytes, log->header.is_closed};
+	const struct header *header = &log->header;
+
+	return (struct redo_checkpoint){
+		.heads = log->heads,
+		.length = header->heads_length,
+		.file_bytes = header->file_bytes,
+		.is_closed = header->is_closed,
+		.is_old = header->magic == MAGIC_OLD,
+		.totals = header->magic == MAGIC_OLD ? (struct meta_totals){0} : header->totals,
+	};
 }
 
 int redo_restart(struct redo_log *log, const struct redo_checkpoint *checkpoint)
@@ -218,6 +235,7 @@ int redo_restart(struct redo_log *log, const struct redo_checkpoint *checkpoint)
 		.file_bytes = checkpoint->file_bytes,
 		.heads_length = (uint32_t)length,
 		.is_closed = checkpoint->is_closed,
+		.totals = checkpoint->totals,
 	};
 	header->checksum = sum_header(*header, checkpoint->heads);
 	memcpy(log->heads, checkpoint->heads, length);

@@ -16,6 +16,7 @@
 #include <stddef.h>
 
 #include "manager/metastore/metastore.h"
+#include "manager/metastore/sums.h"
 
 #define REDO_HEADS_MAX ((size_t)128 << 10) /* bytes */
 
@@ -23,15 +24,17 @@ struct redo_log;
 
 struct redo_checkpoint {
 	const void *heads;
-	size_t length;	     /* of the heads */
-	uint64_t file_bytes; /* how long the store's file is, which never gets shorter */
-	bool is_closed;	     /* nothing comes after it: the file is whole without the log */
+	size_t length;		   /* of the heads */
+	uint64_t file_bytes;	   /* how long the store's file is, which never gets shorter */
+	bool is_closed;		   /* nothing comes after it: the file is whole without the log */
+	bool is_old;		   /* its store has no sums, and no totals */
+	struct meta_totals totals; /* of the pairs in it */
 };
 
 /* Opens the log in the folder. *out is NULL if there is none. -EIO, …: it cannot be read. -EILSEQ: it is damaged. */
 int redo_open(const char *folder, struct redo_log **out);
 
-/* Makes one. -ENOSPC: the disk is full. */
+/* Makes one, or another in place of the one that is there. -ENOSPC: the disk is full. */
 int redo_make(const char *folder, const struct redo_checkpoint *checkpoint, struct redo_log **out);
 
 /* NULL: nothing. */

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a record of the manager is, for people: they hear it when one is damaged. */
+#ifndef MANAGER_RECORD_NAMES_H
+#define MANAGER_RECORD_NAMES_H
+
+#include "manager/metastore/metastore.h"
+
+#define RECORD_NAME_MAX 512U /* bytes, final 0 included */
+
+/* Writes "inode 12 of file system 3" and the like, of a record with this key. */
+void record_name(struct meta_bytes key, char out[RECORD_NAME_MAX]);
+
+#endif
