@@ -261,6 +261,10 @@ static bool try_store(void)
 		return false;
 	}
 	nr_damaged = read_all(store);
+	if (nr_damaged == 0) { /* what is free is written to, and nothing else */
+		put_some(store, 0, NR_PAIRS, 9);
+		assert_int_equal(read_all(store), 0);
+	}
 	store->ops->close(store);
 	if (nr_damaged != 0)
 		assert_int_equal(nr_found, nr_damaged);
