@@ -240,6 +240,15 @@ int64_t afar_manager_check(struct afar_session *session, afar_manager_say say, v
 			   uint64_t *nr_records);
 
 /*
+ * Says that the manager's records count, though servers or stores have seen later ones: an older copy of the manager's folder was put
+ * back, and the newest is lost. For operators only. Until then these do not join, and afar_session_status() tells who they are (`newer`). From then on
+ * they do, until the manager ends. It is the caller's word that what was made since that copy is given up, and that bytes which were given to others since
+ * may be read under their old names.
+ * Errors: -EALREADY (nobody has seen later ones).
+ */
+int afar_manager_accept_older(struct afar_session *session);
+
+/*
  * Lists the regions that have a part in the store with this number, as afar_server_regions() does:
  * they are lost if it is forgotten. For operators only. afar_session_status() tells the numbers of
  * stores, as text of 16 hexadecimal digits. Errors: -ENOENT.

@@ -153,6 +153,19 @@ PUBLIC_CALL(int64_t, afar_manager_check,
 	return ret ? ret : checking.nr_damaged;
 }
 
+PUBLIC_CALL(int, afar_manager_accept_older, (struct afar_session *session), (session))
+{
+	Afar__RecordsAccept accept = AFAR__RECORDS_ACCEPT__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret = session_check(session);
+
+	if (ret)
+		return ret;
+	request.call_case = AFAR__REQUEST__CALL_RECORDS_ACCEPT;
+	request.records_accept = &accept;
+	return session_call(session, &request, NULL);
+}
+
 /* ---- Stores */
 
 PUBLIC_CALL(int, afar_store_regions,

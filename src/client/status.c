@@ -337,6 +337,7 @@ static char *status_to_text(struct afar_session *session, const Afar__ClusterSta
 	json_t *namespaces = json_array();
 	json_t *sessions = json_array();
 	json_t *principals = json_array();
+	json_t *newer = json_array();
 	json_t *root;
 	char *out;
 
@@ -348,15 +349,17 @@ static char *status_to_text(struct afar_session *session, const Afar__ClusterSta
 		json_array_append_new(sessions, session_to_json(status->sessions[i]));
 	for (size_t i = 0; i < status->n_principals; i++)
 		json_array_append_new(principals, principal_to_json(status->principals[i]));
-	root = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-			 "cluster", text(status->cluster), "principal", text(session->principal),
-			 "manager_incarnation", hexadecimal(status->manager_incarnation),
-			 "uptime_ms", number(status->uptime_ms), "servers", servers, "stores",
-			 stores_to_json(status), "namespaces", namespaces, "sessions", sessions,
-			 "principals", principals, "limits", limits_to_json(status), "nr_servers",
-			 number(status->nr_servers), "nr_stores", number(status->nr_stores),
-			 "nr_namespaces", number(status->nr_namespaces), "nr_sessions",
-			 number(status->nr_sessions));
+	for (size_t i = 0; i < status->n_newer; i++)
+		json_array_append_new(newer, text(status->newer[i]));
+	root = json_pack(
+		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"cluster", text(status->cluster), "principal", text(session->principal),
+		"manager_incarnation", hexadecimal(status->manager_incarnation), "uptime_ms",
+		number(status->uptime_ms), "newer", newer, "servers", servers, "stores",
+		stores_to_json(status), "namespaces", namespaces, "sessions", sessions,
+		"principals", principals, "limits", limits_to_json(status), "nr_servers",
+		number(status->nr_servers), "nr_stores", number(status->nr_stores), "nr_namespaces",
+		number(status->nr_namespaces), "nr_sessions", number(status->nr_sessions));
 	out = json_dumps(root, JSON_INDENT(2));
 	json_decref(root);
 	return out;

@@ -12,6 +12,7 @@
 #include "manager/principals.h"
 #include "manager/requests.h"
 #include "manager/sessions.h"
+#include "manager/terms.h"
 #include "manager/trims.h"
 
 #define SENTENCE_MAX 512
@@ -145,6 +146,7 @@ static void commit(struct core *core)
 	int ret;
 
 	jobs_settle(core);
+	terms_note_change(core);
 	ret = store_commit(core->store, core->lend, core->lend_argument);
 	if (ret < 0) {
 		fail_batch(core, ret);
@@ -293,6 +295,8 @@ int core_open(struct metastore *metastore, const struct core_environment *enviro
 	if (ret == 0)
 		ret = undo_end(core->undo, 0, trims_start(core));
 	if (ret == 0)
+		ret = undo_end(core->undo, 0, terms_begin(core));
+	if (ret == 0)
 		ret = files_start(core);
 	if (ret == 0)
 		ret = store_commit(core->store, NULL, NULL);
@@ -311,6 +315,7 @@ void core_close(struct core *core)
 	files_close(core);
 	sessions_close(core);
 	servers_close(core);
+	terms_close(core);
 	state_close(core->state);
 	store_close(core->store);
 	undo_close(core->undo);

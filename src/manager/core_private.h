@@ -52,6 +52,14 @@ struct core {
 	uint64_t complain_at;	    /* in the log of the next                           */
 	uint64_t forget_at;	    /* servers that have not come back since the manager started */
 
+	struct {
+		uint64_t due_at; /* when a change makes it another term */
+		uint64_t newest; /* of those that were refused */
+		char *newer[64]; /* who they are of */
+		unsigned nr_newer;
+		bool is_older_accepted; /* an operator says so, until the manager ends */
+	} terms;			/* terms.h */
+
 	struct cds_list_head waiting; /* requests, each by the rule of its call */
 	size_t nr_looks;	      /* under way: use.c */
 

@@ -18,6 +18,7 @@
 #include "manager/info.h"
 #include "manager/placement.h"
 #include "manager/regions.h"
+#include "manager/terms.h"
 #include "manager/trims.h"
 
 #define PATH_MAX_BYTES 4095U
@@ -112,6 +113,9 @@ int flash_check_store(struct core *core, const struct server *server, const Afar
 			"join cluster %s: the store on %s belongs to cluster %s; start it "
 			"with that one's manager, or use another device",
 			core->state->cluster, told->path, told->cluster);
+	ret = terms_check(core, told->term, "the store on", told->path);
+	if (ret < 0)
+		return ret;
 	known = state_store(core->state, told->store);
 	return known ? check_known(core, server, known, told) : 0;
 }
@@ -240,8 +244,9 @@ int flash_join_store(struct core *core, struct server *server, const Afar__Store
 	int ret = 0;
 
 	joined->store = told->store;
+	joined->term = terms_message(core);
 	joined->release = calloc(told->n_extents + 1, sizeof(*joined->release));
-	if (!joined->release)
+	if (!joined->release || !joined->term)
 		return error_code(-ENOMEM);
 	if (!store)
 		ret = make_store(core, told, &store);

@@ -11,6 +11,7 @@
 #include "manager/regions.h"
 #include "manager/servers.h"
 #include "manager/sessions.h"
+#include "manager/terms.h"
 #include "manager/volumes.h"
 
 /* Sets `*is_complete` to false when there was no memory. */
@@ -430,6 +431,7 @@ Afar__ClusterStatus *info_cluster(const struct core *core, const struct session 
 	status->lease_ms = (uint32_t)(core->lease_ns / 1000000U);
 	status->list_max = CORE_LIST_MAX;
 	if (is_complete && add_server_status(status, core) && flash_add_status(core, status) &&
+	    (!is_operator(core, session) || terms_add_status(core, status)) &&
 	    add_namespaces(status, core, session) && add_all_sessions(status, core, session) &&
 	    add_principals(status, core, session))
 		return status;

@@ -18,6 +18,7 @@
 #include "manager/placement.h"
 #include "manager/regions.h"
 #include "manager/servers.h"
+#include "manager/terms.h"
 
 #define NAME_MAX_BYTES	  255U
 #define ADDRESS_MAX_BYTES 300U
@@ -357,9 +358,12 @@ int server_join(struct core *core, struct session *session, struct event *event)
 		return error_fail(
 			-EINVAL,
 			"join cluster %s: server '%s' belongs to cluster %s; start it with "
-			"that one's manager, or with an empty data folder",
+			"that one's manager and the folder that this has, or, if nobody needs what "
+			"the server holds, with an empty data folder",
 			core->state->cluster, ask->self->name, ask->cluster);
 	ret = check_not_removed(core, ask->self);
+	if (ret == 0)
+		ret = terms_check(core, ask->term, "server", ask->self->name);
 	if (ret < 0)
 		return ret;
 	server = find_known(core, ask->self, principal);
@@ -385,7 +389,8 @@ int server_join(struct core *core, struct session *session, struct event *event)
 	event->reply->server_joined = joined;
 	event->reply->result_case = AFAR__REPLY__RESULT_SERVER_JOINED;
 	joined->cluster = strdup(core->state->cluster);
-	if (!joined->cluster)
+	joined->term = terms_message(core);
+	if (!joined->cluster || !joined->term)
 		return error_code(-ENOMEM);
 	joined->release = calloc(ask->n_extents + 1, sizeof(*joined->release));
 	if (!joined->release)

@@ -41,6 +41,7 @@ static int load_cluster(struct state *state, const void *message)
 	state->next_generation = record->next_generation;
 	if (record->next_principal != 0)
 		state->next_principal = record->next_principal;
+	state->term = (struct term){record->term, record->term_random};
 	state->is_old = record->format < STORE_FORMAT;
 	return 0;
 }

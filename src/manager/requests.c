@@ -15,6 +15,7 @@
 #include "manager/regions.h"
 #include "manager/requests.h"
 #include "manager/sessions.h"
+#include "manager/terms.h"
 #include "manager/trims.h"
 #include "manager/volumes.h"
 
@@ -204,6 +205,7 @@ static const struct operation operations[] = {
 	{CALL(SESSION_CLOSE), OPERATION_CHANGE, FOR_CLIENT, NULL, session_close},
 	{CALL(STATUS), OPERATION_READ, FOR_CLIENT, looks_wait, cluster_status},
 	{CALL(RECORDS_CHECK), OPERATION_READ, FOR_OPERATOR, NULL, check_records},
+	{CALL(RECORDS_ACCEPT), OPERATION_ONCE, FOR_OPERATOR, NULL, accept_records},
 	{CALL(NAMESPACE_CREATE), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_create},
 	{CALL(NAMESPACE_OPEN), OPERATION_READ, FOR_CLIENT, NULL, namespace_open},
 	{CALL(NAMESPACE_DELETE), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_delete},
@@ -286,7 +288,8 @@ static int check_caller(const struct core *core, const struct operation *operati
 		return error_fail(
 			-EACCES,
 			"call to the manager: '%s' is no operator, and only they add, list "
-			"and revoke keys, remove servers, check the manager's records, and add, "
+			"and revoke keys, remove servers, check and accept the manager's records, "
+			"and add, "
 			"remove and forget stores or free what is in them; use a key of the "
 			"manager's key file",
 			principal);

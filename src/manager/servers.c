@@ -18,6 +18,7 @@
 #include "manager/job.h"
 #include "manager/regions.h"
 #include "manager/sessions.h"
+#include "manager/terms.h"
 #include "manager/trims.h"
 
 #define CALL_TIMEOUT_MS	 30000U
@@ -650,7 +651,9 @@ int server_report(struct core *core, struct session *session, struct event *even
 			"report to the manager: no server joined on this connection; join "
 			"first");
 	server_take_report(core, live, report);
-	return 0;
+	event->reply->term = terms_message(core);
+	event->reply->result_case = AFAR__REPLY__RESULT_TERM;
+	return event->reply->term ? 0 : error_code(-ENOMEM);
 }
 
 /* ---- The whole */

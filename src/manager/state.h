@@ -39,6 +39,11 @@ struct Afar__StoreReport;
 struct live_server;
 struct live_session;
 
+/* See Term in rpc/afar.proto. */
+struct term {
+	uint64_t number, random;
+};
+
 struct state {
 	struct undo *undo; /* the core's */
 	char cluster[STATE_CLUSTER_MAX + 1];
@@ -46,7 +51,8 @@ struct state {
 	uint64_t next_server;
 	uint64_t next_generation;
 	uint64_t next_principal;
-	bool is_old; /* set while loading: the store has an older format */
+	struct term term, last_term; /* the second is that of the start before */
+	bool is_old;		     /* set while loading: the store has an older format */
 
 	struct cds_list_head principals; /* struct principal */
 	size_t nr_principals;

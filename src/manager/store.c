@@ -212,6 +212,11 @@ int store_check(struct store *store, struct meta_bytes prefix, struct meta_bytes
 	return metastore->ops->check(metastore, prefix, after, max, visit, argument);
 }
 
+bool store_has_changes(const struct store *store)
+{
+	return store->nr_changes != 0;
+}
+
 /* ---- Beside a batch */
 
 bool store_can_ask(const struct store *store)
@@ -260,6 +265,8 @@ void store_put_cluster(struct store *store, const struct state *state)
 	record.next_server = state->next_server;
 	record.next_generation = state->next_generation;
 	record.next_principal = state->next_principal;
+	record.term = state->term.number;
+	record.term_random = state->term.random;
 	store_put_message(store, store_key_make(STORE_CLUSTER, NULL, 0, NULL), &record.base);
 }
 

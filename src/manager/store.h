@@ -89,6 +89,9 @@ int store_check(struct store *store, struct meta_bytes prefix, struct meta_bytes
 		int (*visit)(void *argument, struct meta_bytes key, bool is_damaged),
 		void *argument);
 
+/* Whether anything was collected that is not committed. */
+bool store_has_changes(const struct store *store);
+
 /* ---- Beside a batch
  *
  * A request may be answered while changes are not committed, if it reads none of them: it would read the same

@@ -143,6 +143,17 @@ static Afar__StoreJoin *new_join(const struct store_join *join)
 	return message;
 }
 
+static Afar__Term *new_term(struct store_term term)
+{
+	Afar__Term *message = MESSAGE_NEW(afar__term, Afar__Term);
+
+	if (!message)
+		return NULL;
+	message->number = term.number;
+	message->random = term.random;
+	return message;
+}
+
 static int add_store_extents(struct store *store, Afar__Store *message)
 {
 	struct store_extent_info *infos = NULL;
@@ -184,7 +195,8 @@ static int add_store(struct store *store, Afar__Store **out)
 	message->opening = stat.opening;
 	message->accepted = new_join(&stat.accepted);
 	message->present = new_join(&stat.present);
-	if (!message->accepted || !message->present)
+	message->term = new_term(stat.term);
+	if (!message->accepted || !message->present || !message->term)
 		ret = error_code(-ENOMEM);
 	return ret != 0 ? ret : add_store_extents(store, message);
 }
@@ -211,7 +223,7 @@ static int add_stores(const struct membership_options *options, Afar__ServerJoin
 /* ---- The whole */
 
 static int fill(const struct membership_options *options, const struct server_identity *self,
-		Afar__ServerJoin *join)
+		struct store_term term, Afar__ServerJoin *join)
 {
 	const struct incarnation *incarnation = options->incarnation;
 	struct extent_pool_stat stat;
@@ -223,16 +235,19 @@ static int fill(const struct membership_options *options, const struct server_id
 		   &ret);
 	join->age_s = incarnation_age_s(incarnation);
 	join->capacity_bytes = stat.capacity_bytes;
+	join->term = new_term(term);
+	if (!join->term)
+		ret = error_code(-ENOMEM);
 	if (ret == 0)
 		ret = add_extents(options, join);
 	return ret != 0 ? ret : add_stores(options, join);
 }
 
 int join_compose(const struct membership_options *options, const struct server_identity *self,
-		 Afar__ServerJoin **out)
+		 struct store_term term, Afar__ServerJoin **out)
 {
 	Afar__ServerJoin *join = MESSAGE_NEW(afar__server_join, Afar__ServerJoin);
-	int ret = join ? fill(options, self, join) : error_code(-ENOMEM);
+	int ret = join ? fill(options, self, term, join) : error_code(-ENOMEM);
 
 	if (ret == 0)
 		*out = join;
@@ -296,7 +311,12 @@ static void take_store(const struct membership_options *options, struct store *s
 		       const Afar__Store *joining, const Afar__StoreJoined *joined,
 		       const char *cluster)
 {
-	if (store_joined(store, cluster) != 0)
+	const Afar__Term *term = joined->term;
+	int ret = store_joined(store, cluster);
+
+	if (ret == 0 && term)
+		ret = store_note_term(store, (struct store_term){term->number, term->random});
+	if (ret != 0)
 		log_error("%s", error_last_line());
 	if (joined->n_release > 0)
 		release_unknown_of(options, store, joining, joined);

@@ -10,7 +10,7 @@
 /* Makes the message. It is the caller's, for afar__server_join__free_unpacked(). On the membership's
  * thread; blocks while stores finish trims. -ENOMEM, those of store_list(). */
 int join_compose(const struct membership_options *options, const struct server_identity *self,
-		 Afar__ServerJoin **out);
+		 struct store_term term, Afar__ServerJoin **out);
 /* The same for one store more; for afar__store_lend__free_unpacked(). */
 int join_compose_store(const struct membership_options *options, struct store *store,
 		       Afar__StoreLend **out);

@@ -60,8 +60,12 @@ struct membership {
 	struct backoff backoff;
 	uint64_t next_attempt; /* on clock_ns()                                       */
 
-	bool has_joined; /* this incarnation has joined at least once */
-	int failure;	 /* not 0: it will not try again */
+	struct store_term term;	 /* the manager's, that it told last */
+	struct store_term noted; /* the same, as stores know it; the thread's */
+
+	bool is_kept_out; /* see membership_is_kept_out() */
+	bool has_joined;  /* this incarnation has joined at least once */
+	int failure;	  /* not 0: it will not try again */
 	char failure_sentence[FAILURE_MAX];
 
 	bool is_report_due;
@@ -273,6 +277,15 @@ static void release_unknown(struct membership *membership, const Afar__ServerJoi
 		log_error("release of %zu extents: %s", joined->n_release, error_last_line());
 }
 
+static void take_term(struct membership *membership, const Afar__Term *term)
+{
+	if (!term)
+		return;
+	pthread_mutex_lock(&membership->lock);
+	membership->term = (struct store_term){term->number, term->random};
+	pthread_mutex_unlock(&membership->lock);
+}
+
 /* Sends the join with everything filled in and acts on the answer. */
 static int exchange_join(struct membership *membership, Afar__ServerJoin *join)
 {
@@ -295,6 +308,8 @@ static int exchange_join(struct membership *membership, Afar__ServerJoin *join)
 	if (ret == 0) {
 		joined = frame->reply->server_joined;
 		take_identity(membership, joined);
+		take_term(membership, joined->term);
+		membership->noted = membership->term;
 		join_take_stores(options, join, joined);
 		release_unknown(membership, joined);
 	}
@@ -335,8 +350,13 @@ static int lend_store(void *context, struct store *store)
 static int send_join(struct membership *membership)
 {
 	Afar__ServerJoin *join;
-	int ret = join_compose(&membership->options, &membership->self, &join);
+	struct store_term term;
+	int ret;
 
+	pthread_mutex_lock(&membership->lock);
+	term = membership->term;
+	pthread_mutex_unlock(&membership->lock);
+	ret = join_compose(&membership->options, &membership->self, term, &join);
 	if (ret != 0)
 		return ret;
 	ret = exchange_join(membership, join);
@@ -353,6 +373,7 @@ static void join_manager(struct membership *membership)
 	else if (ret != 0)
 		log_outage(membership, error_last_line());
 	pthread_mutex_lock(&membership->lock);
+	membership->is_kept_out = ret == -ESTALE;
 	if (membership->state == LINK_OPEN && ret == 0) {
 		membership->state = LINK_JOINED;
 		membership->has_joined = true;
@@ -375,12 +396,32 @@ static void join_manager(struct membership *membership)
 
 /* ---- Reporting. On the membership's thread. */
 
-/* Ignores the answer to a report, which has no content. */
-static void ignore_reply(void *argument, const Afar__Frame *reply, int status)
+/* On the loop's thread. */
+static void on_reported(void *argument, const Afar__Frame *frame, int status)
 {
-	(void)argument;
-	(void)reply;
+	struct membership *membership = argument;
+
 	(void)status;
+	if (frame && frame->body_case == AFAR__FRAME__BODY_REPLY &&
+	    frame->reply->result_case == AFAR__REPLY__RESULT_TERM)
+		take_term(membership, frame->reply->term);
+}
+
+/* Has the stores note the manager's term, if it is another one. */
+static void note_term(struct membership *membership)
+{
+	struct stores *stores = membership->options.stores;
+	struct store_term term;
+
+	pthread_mutex_lock(&membership->lock);
+	term = membership->term;
+	pthread_mutex_unlock(&membership->lock);
+	if (term.number == membership->noted.number && term.random == membership->noted.random)
+		return;
+	membership->noted = term;
+	for (unsigned i = 0; i < stores->nr; i++)
+		if (store_note_term(stores->entries[i], term) != 0)
+			log_error("%s", error_last_line());
 }
 
 static void send_report(struct membership *membership)
@@ -392,6 +433,7 @@ static void send_report(struct membership *membership)
 	Afar__Request request = AFAR__REQUEST__INIT;
 	struct report report;
 
+	note_term(membership);
 	report_fill(membership->options.pool, membership->options.lanes, membership->options.stores,
 		    &report);
 	if (!report_is_news(&report.message, &membership->reported))
@@ -400,7 +442,7 @@ static void send_report(struct membership *membership)
 	request.server_report = &report.message;
 	/* If it cannot be sent, the connection is about to be closed, and the next one begins with
 	 * a report. */
-	rpc_send(membership->connection, &envelope, &request, ignore_reply, NULL);
+	rpc_send(membership->connection, &envelope, &request, on_reported, membership);
 	pthread_mutex_lock(&membership->lock);
 	membership->next_report = clock_deadline_ms(REPORT_INTERVAL_MS);
 	pthread_mutex_unlock(&membership->lock);
@@ -604,6 +646,16 @@ bool membership_is_joined(struct membership *membership)
 	is_joined = membership->state == LINK_JOINED;
 	pthread_mutex_unlock(&membership->lock);
 	return is_joined;
+}
+
+bool membership_is_kept_out(struct membership *membership)
+{
+	bool is_kept_out;
+
+	pthread_mutex_lock(&membership->lock);
+	is_kept_out = membership->is_kept_out;
+	pthread_mutex_unlock(&membership->lock);
+	return is_kept_out;
 }
 
 int membership_failure(struct membership *membership)

@@ -49,6 +49,8 @@ int membership_start(struct membership *membership);
 void membership_stop(struct membership *membership);
 
 bool membership_is_joined(struct membership *membership);
+/* The manager's records are older than what this server or a store of it has seen: it tries on, and an operator decides. */
+bool membership_is_kept_out(struct membership *membership);
 /* Returns 0, or why it gave up, with a sentence: the manager does not accept its key (-AFAR_EAUTH,
  * -EACCES), or has removed the server (-AFAR_ELOST). */
 int membership_failure(struct membership *membership);

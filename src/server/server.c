@@ -320,6 +320,11 @@ int server_is_joined(const struct server *server)
 	return membership_is_joined(server->membership);
 }
 
+int server_is_kept_out(const struct server *server)
+{
+	return membership_is_kept_out(server->membership);
+}
+
 int server_failure(const struct server *server)
 {
 	return membership_failure(server->membership);

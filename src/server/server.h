@@ -68,6 +68,8 @@ int server_congestion_check(const char *name, char *problem, size_t size);
 int server_start(struct rpc_loop *loop, const struct server_options *options, struct server **out);
 /* True when the manager has taken the server in. */
 int server_is_joined(const struct server *server);
+/* True while the manager does not take it in because its records are older than what the server has seen; an operator decides. */
+int server_is_kept_out(const struct server *server);
 /* Returns 0, or why the server does not try to join any more, with a sentence: the manager does not
  * accept the key of a server that has not joined yet (-AFAR_EAUTH, -EACCES), or has removed it from
  * the cluster (-AFAR_ELOST). */

@@ -40,6 +40,7 @@
 #define RECORD_IDENTITY (SPACE_NR_RANGES + 0U)
 #define RECORD_JOINS	(SPACE_NR_RANGES + 1U)
 #define RECORD_CLEAN	(SPACE_NR_RANGES + 2U)
+#define RECORD_TERM	(SPACE_NR_RANGES + 3U) /* struct store_term */
 
 #define IDENTITY_MAGIC	 0x74737261U /* "arst" */
 #define IDENTITY_VERSION 1U
@@ -196,6 +197,7 @@ static int read_records(struct store *store, bool *was_clean)
 	const struct record_identity *identity = ftl_record(store->ftl, RECORD_IDENTITY);
 	const struct record_joins *joins = ftl_record(store->ftl, RECORD_JOINS);
 	const struct record_clean *clean = ftl_record(store->ftl, RECORD_CLEAN);
+	const struct store_term *term = ftl_record(store->ftl, RECORD_TERM);
 
 	*was_clean = true;
 	if (!identity)
@@ -212,6 +214,8 @@ static int read_records(struct store *store, bool *was_clean)
 		store->stat.present = joins->present;
 		store->whole_since = joins->whole_since;
 	}
+	if (term)
+		store->stat.term = *term;
 	*was_clean = clean && clean->opening == identity->opening;
 	return 0;
 }
@@ -661,6 +665,29 @@ int store_joined(struct store *store, const char *cluster)
 	struct joined_call joined = {.call.run = run_joined, .cluster = cluster};
 
 	return store_wait(store, &joined.call);
+}
+
+struct term_call {
+	struct store_call call;
+	struct store_term term;
+};
+
+static void run_note_term(struct store_call *call)
+{
+	struct store *store = call->store;
+	const struct store_term term = caa_container_of(call, struct term_call, call)->term;
+
+	pthread_mutex_lock(&store->lock);
+	store->stat.term = term;
+	pthread_mutex_unlock(&store->lock);
+	store_call_end(call, store_write_record(store, RECORD_TERM, &term, sizeof(term)));
+}
+
+int store_note_term(struct store *store, struct store_term term)
+{
+	struct term_call note = {.call.run = run_note_term, .term = term};
+
+	return store_wait(store, &note.call);
 }
 
 /* ---- Life */

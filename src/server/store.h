@@ -67,10 +67,17 @@ struct store_join {
 	uint64_t random;
 };
 
+/* A manager's term: Term in rpc/afar.proto. */
+struct store_term {
+	uint64_t number;
+	uint64_t random;
+};
+
 struct store_stat {
 	char cluster[STORE_CLUSTER_BYTES + 1]; /* that it belongs to; empty: none yet */
 	uint64_t opening;
 	struct store_join accepted, present;
+	struct store_term term; /* the last that it was told */
 	uint64_t capacity_bytes;
 	uint64_t granted_bytes;
 	uint64_t used_bytes;
@@ -100,6 +107,8 @@ int store_list(struct store *store, struct store_extent_info **out, size_t *nr_o
 /* The manager of `cluster` has accepted the store's present join: notes that on the device. Errors
  * are the device's; the next join brings it about then. */
 int store_joined(struct store *store, const char *cluster);
+/* Notes a manager's term on the device. Errors as above. */
+int store_note_term(struct store *store, struct store_term term);
 /* Makes an extent of `bytes`, a multiple of SEGMENT_MIN, all zeros, provisional. On the device when
  * this returns. With a sentence: -EINVAL, -ENOSPC, -ENOMEM; the device's own. */
 int store_reserve(struct store *store, uint64_t namespace, uint64_t bytes,

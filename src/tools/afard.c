@@ -446,13 +446,20 @@ static void await_end(const struct daemon *daemon)
 	} while (!is_over(daemon, signal_number));
 }
 
+/* Whether nothing is left to wait for. A manager is needed by the operator who decides about its older records. */
+static bool is_ready(const struct daemon *daemon)
+{
+	return !daemon->server || server_is_joined(daemon->server) ||
+	       (daemon->manager && server_is_kept_out(daemon->server));
+}
+
 /* Waits until the server is in the cluster, for as long as that takes. False: a signal came
  * first. */
 static bool await_joined(struct daemon *daemon)
 {
 	struct timespec pause = {.tv_nsec = 5000000};
 
-	while (daemon->server && !server_is_joined(daemon->server)) {
+	while (!is_ready(daemon)) {
 		if (is_over(daemon, sigtimedwait(&daemon->stop_signals, NULL, &pause)))
 			return false;
 		if (pause.tv_nsec < 160000000)

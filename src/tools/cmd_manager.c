@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `afar manager …`: looks whether the manager's records are what it has committed. */
+/* `afar manager …`: looks whether the manager's records are what it has committed, and accepts that they are older than what
+ * servers have seen. */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -59,7 +61,75 @@ static int manager_check(struct cli *cli, const struct cli_command *command, int
 	return ret ? ret : cli_close(cli, check_running(cli));
 }
 
+/* ---- Accepting older records */
+
+/* Prints who has seen later records. Returns how many, or a negative error. */
+static int print_newer(struct cli *cli)
+{
+	const json_t *name;
+	json_t *status;
+	size_t i, nr;
+	char *json;
+	int ret = afar_session_status(cli->session, &json);
+
+	if (ret)
+		return ret;
+	status = json_loads(json, 0, NULL);
+	free(json);
+	nr = json_array_size(json_object_get(status, "newer"));
+	json_array_foreach(json_object_get(status, "newer"), i, name)
+	{
+		cli_print(json_string_value(name));
+		printf(" has seen later records than the manager has, and is kept out\n");
+	}
+	fflush(stdout);
+	json_decref(status);
+	return (int)nr;
+}
+
+static int accept(struct cli *cli, bool is_sure)
+{
+	int ret = print_newer(cli);
+
+	if (ret < 0)
+		return cli_fail_last(ret);
+	if (ret > 0 && !is_sure)
+		return cli_fail(
+			"accept older records: nothing is done yet; put the manager's newest "
+			"folder "
+			"back if there is one. Else say --yes: what was made since this copy is "
+			"given up, and bytes that were given to others since may be read under "
+			"their "
+			"old names");
+	ret = afar_manager_accept_older(cli->session);
+	if (ret)
+		return cli_fail_last(ret);
+	printf("accepted: they join within seconds; see 'afar status', and 'afar store ls' for "
+	       "what "
+	       "the manager does not know of\n");
+	return 0;
+}
+
+static int manager_accept(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *is_sure = NULL;
+	const struct cli_flag flags[] = {
+		{"yes", NULL, "the newest folder is lost, and what was made since is given up",
+		 &is_sure},
+		{0},
+	};
+	int ret;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 0, 0, arguments, &ret) < 0)
+		return ret;
+	ret = cli_open(cli);
+	return ret ? ret : cli_close(cli, accept(cli, is_sure));
+}
+
 const struct cli_command manager_commands[] = {
+	{"manager accept-older", "[--yes]",
+	 "let servers join that have seen later records than the manager has", manager_accept},
 	{"manager check", "[FOLDER]",
 	 "look whether the manager's records are damaged; with FOLDER, those of a manager that "
 	 "does "

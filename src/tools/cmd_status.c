@@ -157,6 +157,23 @@ static void print_sessions(const json_t *sessions)
 	}
 }
 
+static void print_newer(const json_t *newer)
+{
+	const json_t *name;
+	size_t i;
+
+	if (json_array_size(newer))
+		printf("OLDER RECORDS: an older copy of the manager's folder was put back; see "
+		       "'afar "
+		       "manager accept-older'. Kept out, as it has seen later ones:\n");
+	json_array_foreach(newer, i, name)
+	{
+		printf("  ");
+		cli_print(json_string_value(name));
+		putchar('\n');
+	}
+}
+
 static int print_tables(const char *text)
 {
 	json_t *root = json_loads(text, 0, NULL);
@@ -169,6 +186,7 @@ static int print_tables(const char *text)
 	cli_print(text_of(root, "cluster"));
 	printf(", up ");
 	print_uptime(number_of(root, "uptime_ms"));
+	print_newer(json_object_get(root, "newer"));
 	print_servers(json_object_get(root, "servers"));
 	print_stores(json_object_get(root, "stores"));
 	print_namespaces(json_object_get(root, "namespaces"));

@@ -281,6 +281,8 @@ int fixture_join(struct fixture *fixture, size_t index, uint64_t capacity)
 		server->number = reply->server_joined->server;
 		snprintf(server->cluster, sizeof(server->cluster), "%s",
 			 reply->server_joined->cluster);
+		server->term = (struct term){reply->server_joined->term->number,
+					     reply->server_joined->term->random};
 		for (size_t i = 0; i < reply->server_joined->n_release; i++)
 			fake_server_release(server, reply->server_joined->release[i]);
 		assert_int_equal(reply->server_joined->n_stores, server->nr_stores);
@@ -351,6 +353,7 @@ void fixture_report_store(struct fixture *fixture, size_t index, uint64_t store,
 	core_run(fixture->core, &fixture->events);
 	assert_non_null(reply);
 	assert_int_equal(reply->status, 0);
+	fixture->servers[index].term = (struct term){reply->term->number, reply->term->random};
 	afar__reply__free_unpacked(reply, NULL);
 }
 
@@ -376,6 +379,7 @@ void fixture_kill(struct fixture *fixture, size_t index)
 	server->nr_extents = 0;
 	server->granted = 0;
 	server->incarnation = 0;
+	server->term = (struct term){0};
 	fixture_disconnect(fixture, index);
 }
 
@@ -403,7 +407,8 @@ static void start_core(struct fixture *fixture)
 	};
 	static const struct key admin = {.identity = "admin"}, server = {.identity = "server"};
 	const struct key_list operators = {&admin, 1}, servers = {&server, 1};
-	struct core_options options = {.lease_ms = FIXTURE_LEASE_MS, .incarnation = 99};
+	struct core_options options = {.lease_ms = FIXTURE_LEASE_MS,
+				       .incarnation = ++fixture->nr_starts};
 
 	assert_int_equal(keyring_open(&operators, &servers, &fixture->keyring), 0);
 	options.keyring = fixture->keyring;

@@ -35,6 +35,7 @@ struct fake_client {
 struct fixture {
 	struct memory_store store;
 	struct core *core;
+	uint64_t nr_starts;	 /* of the core, which makes its incarnation */
 	struct keyring *keyring; /* operator "admin", server "server" */
 	uint64_t now;
 	uint64_t time_ns; /* that requests have from now on; 0: any */

@@ -94,6 +94,29 @@ memory_range(struct metastore *base, struct meta_bytes prefix, struct meta_bytes
 	return rc;
 }
 
+struct checking {
+	int (*visit)(void *argument, struct meta_bytes key, bool is_damaged);
+	void *argument;
+};
+
+static int check_pair(void *argument, struct meta_bytes key, struct meta_bytes value)
+{
+	const struct checking *checking = argument;
+
+	(void)value;
+	return checking->visit(checking->argument, key, false);
+}
+
+static int memory_check(struct metastore *base, struct meta_bytes prefix, struct meta_bytes after,
+			size_t max,
+			int (*visit)(void *argument, struct meta_bytes key, bool is_damaged),
+			void *argument)
+{
+	struct checking checking = {visit, argument};
+
+	return memory_range(base, prefix, after, max, check_pair, &checking);
+}
+
 static void memory_put(struct memory_store *store, const struct meta_put *put)
 {
 	bool is_found;
@@ -155,6 +178,7 @@ static const struct metastore_ops memory_ops = {
 	.name = "memory",
 	.get = memory_get,
 	.range = memory_range,
+	.check = memory_check,
 	.commit = memory_commit,
 };
 

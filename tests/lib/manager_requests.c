@@ -134,6 +134,13 @@ Afar__Request *ask_fresh_status(void)
 	return request;
 }
 
+Afar__Request *ask_accept_records(void)
+{
+	REQUEST(records_accept, afar__records_accept, Afar__RecordsAccept,
+		AFAR__REQUEST__CALL_RECORDS_ACCEPT);
+	return request;
+}
+
 Afar__Request *ask_status(void)
 {
 	REQUEST(status, afar__status, Afar__Status, AFAR__REQUEST__CALL_STATUS);

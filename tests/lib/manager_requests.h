@@ -26,6 +26,7 @@ Afar__Request *ask_free(const Afar__RegionInfo *region);
 Afar__Request *ask_free_named(uint64_t ns, const char *name, uint64_t address);
 Afar__Request *ask_session_close(void);
 Afar__Request *ask_status(void);
+Afar__Request *ask_accept_records(void);
 Afar__Request *ask_fresh_status(void);
 Afar__Request *ask_namespaces(const char *after, uint32_t max);
 Afar__Request *ask_regions(uint64_t ns, uint64_t after, uint32_t max);

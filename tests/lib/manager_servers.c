@@ -69,6 +69,7 @@ void fake_store_joined(struct fake_store *store, const char *cluster,
 	}
 	snprintf(store->cluster, sizeof(store->cluster), "%s", cluster);
 	store->accepted = store->present;
+	store->term = (struct term){joined->term->number, joined->term->random};
 	for (size_t i = 0; i < joined->n_release; i++) {
 		struct fake_store_extent *extent = fake_store_extent(store, joined->release[i]);
 
@@ -176,6 +177,15 @@ static Afar__StoreJoin *make_store_join(const struct store_join *join)
 	return message;
 }
 
+static Afar__Term *make_term(const struct term *term)
+{
+	Afar__Term *message = MESSAGE_NEW(afar__term, Afar__Term);
+
+	message->number = term->number;
+	message->random = term->random;
+	return message;
+}
+
 static Afar__Store *make_store(const struct fake_store *store)
 {
 	Afar__Store *message = MESSAGE_NEW(afar__store, Afar__Store);
@@ -193,6 +203,7 @@ static Afar__Store *make_store(const struct fake_store *store)
 		message->accepted = make_store_join(&store->accepted);
 	message->present = make_store_join(&store->present);
 	message->opening = store->present.opening;
+	message->term = make_term(&store->term);
 	message->extents = calloc(store->nr_extents + 1, sizeof(*message->extents));
 	for (size_t i = 0; i < store->nr_extents; i++) {
 		Afar__Extent *extent = MESSAGE_NEW(afar__extent, Afar__Extent);
@@ -431,6 +442,7 @@ Afar__Request *fake_server_join(const struct fake_server *server, size_t index)
 		extent->class_ = server->extents[i].class;
 		join->extents[join->n_extents++] = extent;
 	}
+	join->term = make_term(&server->term);
 	add_stores(server, join);
 	return request;
 }

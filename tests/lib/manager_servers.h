@@ -26,6 +26,7 @@ struct fake_store {
 	char cluster[64];	    /* empty: of none yet */
 	struct store_join accepted; /* the last that it knows to be */
 	struct store_join present;
+	struct term term; /* the manager's, that it was told last */
 	uint64_t capacity;
 	uint64_t granted;
 	struct fake_store_extent {
@@ -55,6 +56,7 @@ struct fake_server {
 	void *peer; /* NULL: not connected */
 	uint64_t number;
 	char cluster[64]; /* that gave it the number */
+	struct term term; /* the manager's, that this incarnation was told last */
 	uint64_t incarnation;
 	uint8_t signing_key[SIGNING_KEY_BYTES]; /* of the incarnation */
 	bool does_cut_key;			/* tells one that is too short */

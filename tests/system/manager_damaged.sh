@@ -88,6 +88,7 @@ rm "$folder/redo.log"
 does_not_start 'redo.log is missing'
 cp whole/redo.log "$folder"
 start_manager "$port"
+eventually "$AFAR" manager accept-older --yes # servers have seen the start with the damaged ones
 eventually "$AFAR" get /home/b back
 same b back
 refused 1 'another manager has it open' "$AFAR" manager check "$folder"

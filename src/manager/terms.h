@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Terms tell an older copy of the manager's records from the newest (Term in rpc/afar.proto). With older ones a file that was
+ * removed since leads to bytes that are another's by now. So a server or store that has been told a later term does not join, until an operator
+ * accepts that, or the newest records are back.
+ */
+#ifndef MANAGER_TERMS_H
+#define MANAGER_TERMS_H
+
+#include "manager/core_private.h"
+
+#define TERMS_NEWER_MAX 64U /* who is told to operators */
+
+/* The manager starts: a new term begins, in the commit that follows. -ENOMEM. */
+int terms_begin(struct core *core);
+/* What is about to be committed makes older copies of the records older. Call it before each commit. */
+void terms_note_change(struct core *core);
+
+/* Whether a server or store, of which `what` and `name` are for people, may join with the term that it was told last. NULL: it
+ * was told none. -ESTALE, with a sentence. */
+int terms_check(struct core *core, const Afar__Term *told, const char *what, const char *name);
+
+/* The present term as a message of the caller's. NULL: no memory. */
+Afar__Term *terms_message(const struct core *core);
+/* False: no memory. */
+bool terms_add_status(const struct core *core, Afar__ClusterStatus *status);
+void terms_close(struct core *core);
+
+core_operation accept_records;
+
+#endif

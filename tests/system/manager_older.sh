@@ -1,0 +1,128 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
+# An older copy of the manager's folder is put back. Its records lead to bytes that are others' by now, so servers and stores that
+# have seen later ones stay away until an operator accepts that.
+# shellcheck source=tests/system/cluster.sh
+. "$(dirname "$0")/cluster.sh"
+
+nr_up() {
+	[ "$("$AFAR" status --json | python3 -c 'import json, sys; print(sum(s["is_up"] for s in json.load(sys.stdin)["servers"]))')" -eq "$1" ]
+}
+nr_newer() {
+	[ "$("$AFAR" status --json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)["newer"]))')" -eq "$1" ]
+}
+
+# change: what was made before the copy goes, and other things take its room.
+change() {
+	"$AFAR" rm /home/a
+	"$AFAR" region rm kept:a
+	"$AFAR" put b /home/b >/dev/null
+	"$AFAR" region put b kept:b >put.out 2>&1
+}
+
+# is_kept_out NUMBER WHO: so many have seen later records; nobody reads what was a's.
+is_kept_out() {
+	eventually nr_newer "$1"
+	"$AFAR" status >out
+	grep -q '^OLDER RECORDS: ' out || fail "status says nothing of older records: $(cat out)"
+	grep -q "^  $2" out || fail "status does not tell who: $(cat out)"
+	for target in /home/a kept:a; do
+		code=0
+		case $target in
+		/*) "$AFAR" --timeout 1 get "$target" back >got.out 2>line || code=$? ;;
+		*) "$AFAR" --timeout 1 region get "$target" back >got.out 2>line || code=$? ;;
+		esac
+		[ "$code" -eq 1 ] || fail "get $target through older records ended with $code"
+		rm -f back
+	done
+	code=0
+	"$AFAR" manager accept-older >out 2>line || code=$?
+	[ "$code" -eq 1 ] || fail "accept-older without --yes ended with $code"
+	grep -q 'nothing is done yet' line || fail "accept-older: $(cat line)"
+	[ "$(wc -l <out)" -eq "$1" ] || fail "accept-older: $(cat out)"
+}
+
+random_file a 3000000
+random_file b 3000000
+
+# ---- Memory, whose servers live on
+
+start_cluster
+port=$(manager_port)
+"$AFAR" fs create home --width 2
+"$AFAR" ns create kept
+"$AFAR" put a /home/a >/dev/null
+"$AFAR" region put a kept:a >put.out 2>&1
+refused 1 'there is nothing to accept' "$AFAR" manager accept-older --yes
+stop_daemon manager
+cp -r manager/manager copy
+start_manager "$port"
+eventually nr_up 2
+change
+stop_daemon manager
+mv manager/manager newest
+cp -r copy manager/manager
+start_manager "$port"
+is_kept_out 2 "server one"
+grep -q 'older than what server two has seen' manager.err || fail "the manager's log: $(cat manager.err)"
+
+# The newest is put back, and nothing has happened.
+stop_daemon manager
+rm -r manager/manager
+mv newest manager/manager
+start_manager "$port"
+eventually nr_up 2
+nr_newer 0 || fail "the newest records are told to be older"
+eventually "$AFAR" get /home/b back
+same b back
+
+# It is lost, and an operator goes on with the copy.
+stop_daemon manager
+rm -r manager/manager
+cp -r copy manager/manager
+start_manager "$port"
+is_kept_out 2 "server two"
+"$AFAR" manager accept-older --yes >out
+grep -q '^accepted: ' out || fail "accept-older --yes: $(cat out)"
+eventually nr_up 2
+nr_newer 0 || fail "what was accepted is still told"
+"$AFAR" put b /home/c >/dev/null
+stop_daemon manager
+start_manager "$port"
+eventually nr_up 2
+eventually "$AFAR" get /home/c back
+same b back
+for name in one two manager; do
+	stop_daemon "$name"
+done
+
+# ---- Flash, whose store knows it after a restart of all
+
+start_all() {
+	start_daemon all --role all --data "$scratch/all" --listen "$host:0" --memory 64M --flash 256M --name all "$@"
+	AFAR_CLUSTER=$uri
+}
+start_all
+"$AFAR" fs create home --tier flash
+"$AFAR" ns create kept --tier flash
+"$AFAR" put a /home/a >/dev/null
+"$AFAR" region put a kept:a >put.out 2>&1
+stop_daemon all
+rm -r copy
+cp -r all/manager copy
+start_all
+change
+stop_daemon all
+rm -r all/manager
+cp -r copy all/manager
+start_all
+is_kept_out 1 'the store on '
+"$AFAR" manager accept-older --yes >out
+eventually nr_up 1
+eventually "$AFAR" get /home/a back
+"$AFAR" put b /home/c >/dev/null
+stop_daemon all
+start_all
+nr_newer 0 || fail "what was accepted is told again after a restart"
+"$AFAR" get /home/c back
+same b back

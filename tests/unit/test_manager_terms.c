@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * An older copy of the manager's records is put back: servers and stores that have seen later ones do not join, until an operator
+ * accepts that. Whatever else happens to a manager and its servers, they join.
+ */
+#include <string.h>
+
+#include "group.h"
+#include "lib/manager_test.h"
+
+#define MIB ((uint64_t)1 << 20)
+#define GIB ((uint64_t)1 << 30)
+
+static struct fake_client client;
+
+static int begin(void **state)
+{
+	setup(state);
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	return client_open(&fixture, &client);
+}
+
+#define TERMS_TEST(name) cmocka_unit_test_setup_teardown(name, begin, teardown)
+
+/* The manager starts anew, with what its store has. */
+static void restart(void)
+{
+	client_lose(&fixture, &client);
+	fixture_restart(&fixture);
+	client_open(&fixture, &client);
+}
+
+static void expect_newer(size_t nr, const char *first)
+{
+	Afar__Reply *reply = must(&client, ask_status());
+
+	assert_int_equal(reply->cluster_status->n_newer, nr);
+	if (nr != 0)
+		assert_string_equal(reply->cluster_status->newer[0], first);
+	drop(reply);
+}
+
+static unsigned nr_up(void)
+{
+	const struct server *server;
+	unsigned nr = 0;
+
+	cds_list_for_each_entry (server, &fixture.core->state->servers, node)
+		nr += server_is_up(server);
+	return nr;
+}
+
+static void expect_kept_out(size_t index, const char *who)
+{
+	assert_int_equal(fixture_join(&fixture, index, GIB), -ESTALE);
+	assert_non_null(strstr(afar_last_error(), "an older copy of its folder was put back"));
+	assert_non_null(strstr(afar_last_error(), who));
+	assert_int_equal(nr_up(), 0);
+}
+
+static void test_restarts(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 5; i++) {
+		restart();
+		assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+		fixture_advance(&fixture, i * 6000);
+		create_namespace(&fixture, &client, ask_create(i % 2 ? "odd" : "even", 1, 0));
+		EXPECT(&client, ask_delete(i % 2 ? "odd" : "even", 0), 0);
+		fixture_report_store(&fixture, 0, 7, 0);
+	}
+	expect_newer(0, NULL);
+	EXPECT(&client, ask_accept_records(), -EALREADY);
+}
+
+/* A server that was away for some starts. */
+static void test_server_that_was_away(void **state)
+{
+	(void)state;
+	fixture_disconnect(&fixture, 0);
+	for (unsigned i = 0; i < 3; i++)
+		restart();
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+}
+
+static void test_older_records(void **state)
+{
+	struct fake_client user = {0};
+	struct memory_store before, newest;
+
+	(void)state;
+	memory_store_save(&fixture.store, &before);
+	restart();
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	memory_store_save(&fixture.store, &newest);
+	memory_store_restore(&fixture.store, &before);
+	restart();
+	expect_kept_out(0, "server server-0");
+	expect_kept_out(0, "server server-0"); /* is told once */
+	expect_newer(1, "server server-0");
+
+	/* The newest are there after all. */
+	memory_store_save(&fixture.store, &before);
+	memory_store_restore(&fixture.store, &newest);
+	restart();
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	expect_newer(0, NULL);
+
+	/* They are not, and an operator accepts that. */
+	memory_store_restore(&fixture.store, &before);
+	restart();
+	expect_kept_out(0, "server server-0");
+	EXPECT(&client, ask_key_add("user", false), 0);
+	client_open_as(&fixture, &user, "user");
+	EXPECT(&user, ask_accept_records(), -EACCES);
+	client_lose(&fixture, &user);
+	EXPECT(&client, ask_accept_records(), 0);
+	expect_newer(0, NULL);
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	restart();
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	check_all(&fixture);
+}
+
+/* A copy that was made while the manager ran: what came more than ten seconds later is told. */
+static void test_copy_within_a_run(void **state)
+{
+	struct memory_store before;
+
+	(void)state;
+	memory_store_save(&fixture.store, &before);
+	fixture_advance(&fixture, 11000);
+	fixture_report_store(&fixture, 0, 7, 0);
+	assert_int_equal(fixture.servers[0].term.number, fixture.core->state->term.number);
+	create_namespace(&fixture, &client, ask_create("later", 1, 0));
+	fixture_report_store(&fixture, 0, 7, 0);
+	memory_store_restore(&fixture.store, &before);
+	restart();
+	expect_kept_out(0, "server server-0");
+}
+
+/* The commit that would have begun another term fails, and nobody was told of it. */
+static void test_failed_commit(void **state)
+{
+	uint64_t number = fixture.core->state->term.number;
+
+	(void)state;
+	fixture_advance(&fixture, 11000);
+	number = fixture.core->state->term.number;
+	fixture_advance(&fixture, 11000);
+	fixture.store.fail_at = 1;
+	EXPECT(&client, ask_create("lost", 1, 0), -ENOSPC);
+	assert_int_equal(fixture.core->state->term.number, number);
+	restart();
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+}
+
+/* Its server has ended since, and the device alone knows. */
+static void test_store_knows(void **state)
+{
+	struct memory_store before;
+
+	(void)state;
+	fixture_plug(&fixture, 0, 0, 64 * MIB);
+	fixture_disconnect(&fixture, 0);
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	memory_store_save(&fixture.store, &before);
+	restart();
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	fixture_kill(&fixture, 0);
+	memory_store_restore(&fixture.store, &before);
+	restart();
+	expect_kept_out(0, "the store on /dev/flash1");
+	expect_newer(1, "the store on /dev/flash1");
+	EXPECT(&client, ask_accept_records(), 0);
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+}
+
+TEST_GROUP(manager_terms)
+{
+	const struct CMUnitTest tests[] = {
+		TERMS_TEST(test_restarts),	TERMS_TEST(test_server_that_was_away),
+		TERMS_TEST(test_older_records), TERMS_TEST(test_copy_within_a_run),
+		TERMS_TEST(test_failed_commit), TERMS_TEST(test_store_knows),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
