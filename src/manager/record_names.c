@@ -66,8 +66,10 @@ static void fill_in(const struct kind *kind, struct meta_bytes key, char out[REC
 
 void record_name(struct meta_bytes key, char out[RECORD_NAME_MAX])
 {
-	const char letter = key.length != 0 ? *(const char *)key.data : 0;
+	char letter = 0;
 
+	if (key.length != 0)
+		memcpy(&letter, key.data, 1);
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
 		if (kinds[i].letter != letter ||
 		    key.length < 1 + kinds[i].nr_numbers * sizeof(uint64_t))

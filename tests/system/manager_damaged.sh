@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Bits of the manager's records flip while it is stopped. A record whose value is damaged cannot be read, and is told by name;
 # others are right. A manager whose pages or keys are damaged does not start, and says why.
-# shellcheck source=tests/system/cluster.sh
+# shellcheck source=tests/system/cluster.sh disable=SC2154 # cluster.sh sets host and scratch
 . "$(dirname "$0")/cluster.sh"
 
 # flip HEX OFFSET: flips a bit so many bytes from the beginning of each place in data.mdb that has these bytes.

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # An older copy of the manager's folder is put back. Its records lead to bytes that are others' by now, so servers and stores that
 # have seen later ones stay away until an operator accepts that.
-# shellcheck source=tests/system/cluster.sh
+# shellcheck source=tests/system/cluster.sh disable=SC2154,SC2034 # cluster.sh has host, scratch and uri
 . "$(dirname "$0")/cluster.sh"
 
 nr_up() {
@@ -99,7 +99,7 @@ done
 # ---- Flash, whose store knows it after a restart of all
 
 start_all() {
-	start_daemon all --role all --data "$scratch/all" --listen "$host:0" --memory 64M --flash 256M --name all "$@"
+	start_daemon all --role all --data "$scratch/all" --listen "$host:0" --memory 64M --flash 256M --name all
 	AFAR_CLUSTER=$uri
 }
 start_all
