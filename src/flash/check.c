@@ -80,25 +80,19 @@ static bool is_cancelled(const struct check *check)
 /* Checks both superblocks. One must be whole, because the rest of the check needs the layout. */
 static int check_superblocks(struct check *check)
 {
-	uint64_t last = check->device->size / FORMAT_BLOCK - 1;
-	struct format_superblock other;
-	int first, second;
+	struct format_superblock first, copy;
+	uint64_t last;
+	int ret = superblock_read(check->device, &check->layout);
 
 	check->report->nr_examined[CHECK_SUPERBLOCK] = 2;
-	first = superblock_read_at(check->device, 0, &check->layout);
-	if (first && first != -EBADMSG && first != -EIO)
-		return first;
-	if (!first)
-		last = check->layout.nr_blocks - 1;
-	second = superblock_read_at(check->device, last, first ? &check->layout : &other);
-	if (first && second)
-		return error_fail(first, "check a flash layer: the superblock is damaged, and so "
-					 "is its copy");
-	if (first)
+	if (ret)
+		return ret;
+	last = check->layout.nr_blocks - 1;
+	if (superblock_read_at(check->device, 0, &first))
 		finding(check, CHECK_SUPERBLOCK, 0, "the superblock is damaged; its copy is whole");
-	else if (second)
+	else if (superblock_read_at(check->device, last, &copy))
 		finding(check, CHECK_SUPERBLOCK, last, "the superblock's copy is damaged");
-	else if (memcmp(&other, &check->layout, sizeof(other)) != 0)
+	else if (memcmp(&first, &copy, sizeof(first)) != 0)
 		finding(check, CHECK_SUPERBLOCK, last, "the superblock's copy is another's");
 	return 0;
 }
@@ -106,19 +100,39 @@ static int check_superblocks(struct check *check)
 static int check_anchors(struct check *check)
 {
 	struct format_anchor anchor;
+	int newest = anchor_read(check->device, &check->layout, &check->anchor);
 
+	check->report->nr_examined[CHECK_ANCHOR] = 2;
+	if (newest) {
+		finding(check, CHECK_ANCHOR, anchor_at(0), "neither of the two is whole");
+		return newest;
+	}
+	/* An anchor lies in one sector, which is written wholly or not at all, so power that goes leaves the old one. */
 	for (uint64_t copy = 0; copy < 2; copy++) {
 		int ret = anchor_read_at(check->device, &check->layout, copy, &anchor);
 
-		check->report->nr_examined[CHECK_ANCHOR]++;
-		/* Power may have gone while it was written; then the other one is valid. */
 		if (ret && ret != -EBADMSG)
 			finding(check, CHECK_ANCHOR, anchor_at(copy), "it cannot be read: %s",
 				afar_strerror(ret));
+		else if (ret && check->anchor.generation > 1) /* else there was no other one yet */
+			finding(check, CHECK_ANCHOR, anchor_at(copy),
+				"it is damaged; the other one serves");
 	}
-	if (anchor_read(check->device, &check->layout, &check->anchor))
-		finding(check, CHECK_ANCHOR, anchor_at(0), "neither of the two is whole");
-	return check->report->nr_findings[CHECK_ANCHOR] ? -EBADMSG : 0;
+	return 0;
+}
+
+/* Whether the tables that the newest anchor names are whole. If they are not, the layer opens with those before. */
+static void check_tables(struct check *check)
+{
+	uint64_t at = tables_at(&check->layout, check->anchor.generation);
+	void *tables =
+		aligned_alloc(FORMAT_BLOCK, (size_t)check->layout.tables_blocks * FORMAT_BLOCK);
+
+	if (tables && tables_read(check->device, &check->layout, &check->anchor, tables))
+		finding(check, CHECK_RECOVERY, at,
+			"the last checkpoint's tables are damaged; those before serve, with the "
+			"journal");
+	free(tables);
 }
 
 /* Reads block `sequence` of the journal. False: it is damaged, or another block is there. */
@@ -373,6 +387,7 @@ static int check_opened(struct check *check)
 
 static int check_layer(struct check *check)
 {
+	bool has_anchor;
 	int ret;
 
 	check->seed = checksum_crc32c(check->layout.uuid, sizeof(check->layout.uuid));
@@ -380,7 +395,8 @@ static int check_layer(struct check *check)
 	check->block = aligned_alloc(FORMAT_BLOCK, check->nr_blocks * FORMAT_BLOCK);
 	if (!check->block)
 		return error_code(-ENOMEM);
-	if (!check_anchors(check))
+	has_anchor = check_anchors(check) == 0;
+	if (has_anchor)
 		check_journal(check);
 	check->report->nr_examined[CHECK_RECOVERY] = 1;
 	ret = ftl_open(check->device, FTL_READ_ONLY, &check->ftl);
@@ -391,6 +407,8 @@ static int check_layer(struct check *check)
 		return 0;
 	}
 	check->report->is_open = true;
+	if (has_anchor)
+		check_tables(check);
 	ret = check_opened(check);
 	ftl_abandon(check->ftl);
 	return ret == -ECANCELED ? error_fail(ret, "check a flash layer: interrupted") : ret;

@@ -28,6 +28,8 @@ struct records;
 struct ftl {
 	struct flash_device *device;
 	struct format_superblock layout;
+	/* While it is opened, if the newest checkpoint's tables are damaged: its anchor; else zeros. */
+	struct format_anchor recover_through;
 	int failed; /* negative: nothing can be changed any more     */
 	bool is_read_only;
 	bool has_moved;	   /* the device ended something in the last poll */

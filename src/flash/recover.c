@@ -14,6 +14,7 @@
 #include <sys/random.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "flash/append.h"
 #include "flash/blocking.h"
 #include "flash/checkpoint.h"
@@ -99,30 +100,41 @@ static int settle_segments(struct ftl *ftl)
 
 /* ---- the whole ---- */
 
+/* Takes the checkpoint before the newest, whose tables are damaged: the journal leads from there to the newest, if it still has
+ * all of that. Returns `ret` if that one is not there either. */
+static int fall_back(struct ftl *ftl, const struct format_anchor *newest, int ret)
+{
+	struct checkpoint *checkpoint = &ftl->checkpoint;
+	struct format_anchor older;
+
+	if (anchor_read_at(ftl->device, &ftl->layout, !(newest->generation & 1), &older) ||
+	    older.generation > newest->generation ||
+	    tables_read(ftl->device, &ftl->layout, &older, checkpoint->tables))
+		return ret;
+	log_warn("flash: the tables of the last checkpoint are damaged; the one before it serves, "
+		 "and the journal");
+	checkpoint->anchor = older;
+	ftl->recover_through = *newest;
+	return 0;
+}
+
 static int read_checkpoint(struct ftl *ftl)
 {
 	struct checkpoint *checkpoint = &ftl->checkpoint;
-	const struct format_tables *head =
-		(const struct format_tables *)(const void *)checkpoint->tables;
-	uint64_t nr_blocks;
-	uint32_t crc;
-	int ret = anchor_read(ftl->device, &ftl->layout, &checkpoint->anchor);
+	struct format_anchor newest;
+	int ret = anchor_read(ftl->device, &ftl->layout, &newest);
 
 	if (ret)
 		return ret;
-	nr_blocks = (checkpoint->anchor.tables_bytes + FORMAT_BLOCK - 1) / FORMAT_BLOCK;
-	ret = blocking_read(ftl->device, tables_at(&ftl->layout, checkpoint->anchor.generation),
-			    checkpoint->tables, nr_blocks);
+	checkpoint->anchor = newest;
+	ret = tables_read(ftl->device, &ftl->layout, &newest, checkpoint->tables);
+	if (ret)
+		ret = fall_back(ftl, &newest, ret);
+	if (ret == -EBADMSG)
+		return error_fail(ret, "open a flash layer: its tables are damaged");
 	if (ret)
 		return error_fail(ret, "open a flash layer: its tables cannot be read: %s",
 				  afar_strerror(ret));
-	crc = 0;
-	for (uint64_t i = 0; i < nr_blocks; i++)
-		crc = checksum_crc32c_seeded(crc, checkpoint->tables + i * FORMAT_BLOCK,
-					     FORMAT_BLOCK);
-	if (crc != checkpoint->anchor.tables_crc ||
-	    head->generation != checkpoint->anchor.generation)
-		return error_fail(-EBADMSG, "open a flash layer: its tables are damaged");
 	return tables_decode(ftl, checkpoint->anchor.tables_bytes);
 }
 

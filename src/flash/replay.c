@@ -11,6 +11,10 @@
  * finds. The journal's block that records a segment's opening says that those records were flushed,
  * so none of them is left out.
  *
+ * If the newest checkpoint's tables are damaged, replay begins at the one before, and goes through the newest. A recovery
+ * may have been between the two: then the journal goes on there with another epoch. What that recovery could not be sure of
+ * is looked at again, with the same result, as long as no segment that it is in was opened since.
+ *
  * If the last record of a block was left out, a clone of it is left out too, for that block.
  * Otherwise the target would get a value that the source never had. So a block is marked as lost
  * from a record that is left out until the next one that is not.
@@ -42,9 +46,12 @@ struct replay {
 	struct ftl *ftl;
 	uint64_t start, end; /* of the journal, by sequence */
 	uint64_t flushed;    /* records in blocks before this are true */
+	/* Where another epoch begins, and how far the journal before that was flushed; else `start`, both. */
+	uint64_t joint, flushed_before;
 	struct journal_bytes *chunk;
 	struct verify_block *suspects; /* blocks of data named from there on, in order */
 	size_t nr_suspects, room_suspects, next_suspect;
+	size_t nr_before; /* of them: before the joint */
 	unsigned nr_loading;
 	int result;
 	bool has_lost; /* some block is marked */
@@ -127,13 +134,12 @@ static int check_behind(struct replay *replay)
 	return 0;
 }
 
-/* Finds the journal's end, and how far it was flushed. */
-static int scan(struct replay *replay)
+/* Finds where blocks of the epoch end, from `end` on, and how far they were flushed. */
+static int scan_epoch(struct replay *replay, uint64_t epoch)
 {
-	const struct format_anchor *anchor = &replay->ftl->checkpoint.anchor;
 	uint64_t most = replay->start + replay->ftl->layout.journal_blocks;
 
-	replay->end = replay->flushed = replay->start;
+	replay->flushed = replay->end;
 	while (replay->end < most) {
 		int nr = read_chunk(replay, replay->end, most - replay->end);
 
@@ -145,7 +151,7 @@ static int scan(struct replay *replay)
 
 			if (!is_whole(replay->ftl->journal.seed, block))
 				return 0;
-			if (header->sequence != replay->end || header->epoch != anchor->epoch)
+			if (header->sequence != replay->end || header->epoch != epoch)
 				return 0;
 			replay->end++;
 			if (header->flushed > replay->flushed)
@@ -155,12 +161,38 @@ static int scan(struct replay *replay)
 	return 0;
 }
 
+/* Finds the journal's end, and how far it was flushed. */
+static int scan(struct replay *replay)
+{
+	const struct format_anchor *anchor = &replay->ftl->checkpoint.anchor;
+	const struct format_anchor *newest = &replay->ftl->recover_through;
+	int ret;
+
+	replay->end = replay->joint = replay->flushed_before = replay->start;
+	ret = scan_epoch(replay, anchor->epoch);
+	if (ret || !newest->generation)
+		return ret;
+	if (replay->end < newest->sequence)
+		return error_fail(-EBADMSG, "open a flash layer: its tables are damaged, and the "
+					    "journal does not have all since the ones before");
+	if (newest->epoch == anchor->epoch)
+		return 0;
+	replay->end = replay->joint = newest->sequence;
+	replay->flushed_before = replay->flushed < replay->joint ? replay->flushed : replay->joint;
+	return scan_epoch(replay, newest->epoch);
+}
+
+static bool is_flushed(const struct replay *replay, uint64_t sequence)
+{
+	return sequence < (sequence < replay->joint ? replay->flushed_before : replay->flushed);
+}
+
 /* Calls the function for all blocks of [from, end), a chunk at a time. */
-static int walk(struct replay *replay, uint64_t from,
+static int walk(struct replay *replay, uint64_t from, uint64_t end,
 		int (*chunk)(struct replay *replay, uint64_t sequence, int nr))
 {
-	while (from < replay->end) {
-		int nr = read_chunk(replay, from, replay->end - from), ret;
+	while (from < end) {
+		int nr = read_chunk(replay, from, end - from), ret;
 
 		if (nr < 0)
 			return nr;
@@ -352,6 +384,20 @@ static int replay_open(struct ftl *ftl, const struct format_record *record)
 	return segment_begin(&ftl->segments, segment, record->place);
 }
 
+/* True: what is in this segment was not sure at the recovery before, and is about to go. */
+static bool is_looked_at_again(const struct replay *replay, uint64_t number)
+{
+	struct segments *segments = &replay->ftl->segments;
+
+	if (number >= segments->nr)
+		return false;
+	/* Once those are replayed, what follows is of the other epoch. */
+	for (size_t i = 0; i < replay->nr_before && replay->next_suspect >= replay->nr_before; i++)
+		if (segment_of(segments, replay->suspects[i].place) == &segments->at[number])
+			return true;
+	return false;
+}
+
 static int replay_worn(struct ftl *ftl, const struct format_record *record)
 {
 	struct segment *segment;
@@ -505,7 +551,9 @@ static int replay_record(struct replay *replay, const struct format_record *reco
 			return damaged("a clone");
 		return replay_clone(replay, subject, subject_of(record + 1), record->place);
 	case FORMAT_OPEN:
-		return replay_open(ftl, record);
+		return is_looked_at_again(replay, subject)
+			       ? damaged("what the last recovery looked at is overwritten")
+			       : replay_open(ftl, record);
 	case FORMAT_WORN:
 		return replay_worn(ftl, record);
 	case FORMAT_CARRY:
@@ -559,7 +607,7 @@ static int replay_chunk(struct replay *replay, uint64_t sequence, int nr)
 	int ret = load_pages(replay, nr);
 
 	for (int i = 0; i < nr && !ret; i++) {
-		bool is_sure = sequence + (uint64_t)i < replay->flushed;
+		bool is_sure = is_flushed(replay, sequence + (uint64_t)i);
 		const struct format_record *record;
 		uint32_t at = 0;
 
@@ -582,11 +630,14 @@ static int replay_journal(struct replay *replay)
 	if (!ret)
 		ret = check_behind(replay);
 	if (!ret)
-		ret = walk(replay, replay->flushed, gather_chunk);
+		ret = walk(replay, replay->flushed_before, replay->joint, gather_chunk);
+	replay->nr_before = replay->nr_suspects;
+	if (!ret)
+		ret = walk(replay, replay->flushed, replay->end, gather_chunk);
 	if (!ret)
 		ret = verify_blocks(replay->ftl->device, replay->suspects, replay->nr_suspects);
 	if (!ret)
-		ret = walk(replay, replay->start, replay_chunk);
+		ret = walk(replay, replay->start, replay->end, replay_chunk);
 	return ret;
 }
 

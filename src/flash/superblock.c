@@ -267,30 +267,64 @@ static int believe(const struct flash_device *device, const struct block *block,
 	return 0;
 }
 
+static int read_block(struct flash_device *device, uint64_t at, struct block *block)
+{
+	int ret = blocking_read(device, at, block, 1);
+
+	return ret ? error_fail(ret, "open a flash layer: cannot read the device: %s",
+				afar_strerror(ret))
+		   : 0;
+}
+
 int superblock_read_at(struct flash_device *device, uint64_t at, struct format_superblock *out)
 {
 	struct block block;
-	int ret = blocking_read(device, at, &block, 1);
+	int ret = read_block(device, at, &block);
 
-	if (ret)
-		return error_fail(ret, "open a flash layer: cannot read the device: %s",
-				  afar_strerror(ret));
-	return believe(device, &block, out);
+	return ret ? ret : believe(device, &block, out);
 }
 
+static bool has_magic(const struct block *block)
+{
+	return memcmp(block->bytes, format_magic, sizeof(format_magic)) == 0;
+}
+
+/* The first block is no superblock, and the copy is whole: somebody may have given the device to something else. */
+static int check_not_replaced(struct flash_device *device)
+{
+	char what[256];
+
+	if (flash_device_foreign(device, what, sizeof(what)) <= 0)
+		return 0;
+	return error_fail(
+		-EEXIST,
+		"open a flash layer: the device holds %s; a layer was there before, whose "
+		"superblock's copy is left",
+		what);
+}
+
+/* Any part of the first may be damaged, also that which says what it is: the copy tells. */
 int superblock_read(struct flash_device *device, struct format_superblock *out)
 {
-	int ret;
+	struct block first, copy;
+	int ret, copy_ret;
 
 	if (device->size < 2 * FORMAT_BLOCK)
 		return error_fail(-EINVAL,
 				  "open a flash layer: the device is too small to hold one");
-	ret = superblock_read_at(device, 0, out);
-	if (ret != -EBADMSG && ret != -EIO)
-		return ret;
-	if (superblock_read_at(device, usable_blocks(device) - 1, out) == 0)
+	ret = read_block(device, 0, &first);
+	if (ret == 0 && believe(device, &first, out) == 0)
 		return 0;
-	return error_fail(ret, "open a flash layer: the superblock is damaged, and so is its copy");
+	copy_ret = read_block(device, usable_blocks(device) - 1, &copy);
+	if (copy_ret == 0 && believe(device, &copy, out) == 0)
+		return ret || has_magic(&first) ? 0 : check_not_replaced(device);
+	if (ret)
+		return read_block(device, 0, &first); /* for what it says */
+	ret = believe(device, &first, out);
+	if (ret == -EBADMSG || (!has_magic(&first) && copy_ret == 0 && has_magic(&copy)))
+		return error_fail(-EBADMSG, "open a flash layer: the superblock is damaged, and so "
+					    "is its copy");
+	return ret;
 }
 
 static uint32_t anchor_crc(const struct format_anchor *anchor)
@@ -344,4 +378,21 @@ int anchor_read(struct flash_device *device, const struct format_superblock *sup
 		found++;
 	}
 	return found ? 0 : error_fail(-EBADMSG, "open a flash layer: both anchors are damaged");
+}
+
+int tables_read(struct flash_device *device, const struct format_superblock *superblock,
+		const struct format_anchor *anchor, void *memory)
+{
+	const struct format_tables *head = memory;
+	uint64_t nr_blocks = (anchor->tables_bytes + FORMAT_BLOCK - 1) / FORMAT_BLOCK;
+	uint32_t crc = 0;
+	int ret =
+		blocking_read(device, tables_at(superblock, anchor->generation), memory, nr_blocks);
+
+	if (ret)
+		return ret;
+	for (uint64_t i = 0; i < nr_blocks; i++)
+		crc = checksum_crc32c_seeded(crc, (const char *)memory + i * FORMAT_BLOCK,
+					     FORMAT_BLOCK);
+	return crc == anchor->tables_crc && head->generation == anchor->generation ? 0 : -EBADMSG;
 }

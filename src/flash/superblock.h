@@ -36,10 +36,10 @@ int superblock_erase(struct flash_device *device);
 int superblock_write(struct flash_device *device, const struct format_superblock *superblock);
 
 /*
- * Reads the superblock, or its copy if the first is damaged, and checks it against the device.
- * Returns 0, or with a reason: -EINVAL: there is none, the device was cut short, or its sectors are
+ * Reads the superblock, or its copy if the first is damaged in any way, and checks it against the device.
+ * Returns 0, or with a reason: -EINVAL: there is none, nor a copy, the device was cut short, or its sectors are
  * too large for the layer; -EPROTONOSUPPORT: it is of another version; -EBADMSG: both are damaged;
- * the device's own errors.
+ * -EEXIST: a copy is left, and something else is where the layer was; the device's own errors.
  */
 int superblock_read(struct flash_device *device, struct format_superblock *out);
 /* Like superblock_read(), but reads only the one in block `at`. */
@@ -52,6 +52,10 @@ int anchor_read(struct flash_device *device, const struct format_superblock *sup
  * Gives no reason. */
 int anchor_read_at(struct flash_device *device, const struct format_superblock *superblock,
 		   uint64_t copy, struct format_anchor *out);
+/* Reads the tables of the anchor's checkpoint into memory of superblock->tables_blocks. -EBADMSG: they are not what the anchor
+ * says; the device's own errors. Gives no reason. */
+int tables_read(struct flash_device *device, const struct format_superblock *superblock,
+		const struct format_anchor *anchor, void *memory);
 /* Encodes the anchor in `block`, which has 4 KiB. */
 void anchor_encode(const struct format_anchor *anchor, void *block);
 

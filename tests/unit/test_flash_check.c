@@ -147,16 +147,28 @@ static void superblocks(void **state)
 	flip(0, 50);
 	assert_int_equal(check(&report), -EBADMSG);
 	flip(0, 50);
-	flip(0, 0); /* not one of ours any more */
+	flip(layout.nr_blocks - 1, 20);
+	for (uint32_t at = 0; at < 12; at++) { /* what it is, and which version */
+		flip(0, at);
+		expect_findings(CHECK_SUPERBLOCK, 1, 0);
+		flip(0, at);
+	}
+	flip(0, 0); /* neither is one of ours any more */
+	flip(layout.nr_blocks - 1, 0);
 	assert_int_equal(check(&report), -EINVAL);
+	flip(layout.nr_blocks - 1,
+	     0); /* one is, but damaged: nobody is to hear that there is none */
+	flip(layout.nr_blocks - 1, 20);
+	assert_int_equal(check(&report), -EBADMSG);
 }
 
 static void anchors(void **state)
 {
+	uint64_t older = FORMAT_ANCHOR_AT + !newest();
+
 	(void)state;
-	/* The older one does not count. */
-	flip(FORMAT_ANCHOR_AT + !newest(), 30);
-	expect_clean();
+	flip(older, 30);
+	expect_findings(CHECK_ANCHOR, 1, older);
 }
 
 static void tables(void **state)
@@ -166,6 +178,9 @@ static void tables(void **state)
 
 	(void)state;
 	flip(at, 60);
+	expect_findings(CHECK_RECOVERY, 1, at);
+	/* Those before are damaged, too. */
+	flip(layout.tables_at + !newest() * layout.tables_blocks, 60);
 	assert_int_equal(check(&report), 0);
 	assert_int_equal(report.nr_findings[CHECK_RECOVERY], 1);
 	assert_false(report.is_open);
