@@ -125,7 +125,7 @@ static int check_some(struct afar_session *session, struct records_checking *che
 	if (checked->last.len > sizeof(checking->last) || (ret && checked->nr_records == 0)) {
 		ret = error_fail(-AFAR_EMALFORMED, "check the manager's records: the manager does "
 						   "not say how far it has come");
-	} else {
+	} else if (ret) {
 		memcpy(checking->last, checked->last.data, checked->last.len);
 		checking->last_length = checked->last.len;
 	}

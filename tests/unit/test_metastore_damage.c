@@ -292,7 +292,7 @@ static unsigned flip_each(struct file *file, size_t step, size_t end)
 
 static void flip_data(bool is_killed)
 {
-	const size_t step = test_effort(97, 97, 3);
+	const size_t step = test_effort(397, 197, 3);
 	unsigned nr;
 
 	make_store(is_killed);
@@ -322,7 +322,7 @@ static void test_flips_in_the_log(void **state)
 {
 	(void)state;
 	make_store(true);
-	flip_each(&redo, test_effort(1009, 1009, 11), 2 * (4096 + REDO_HEADS_MAX) + 20 * 4096);
+	flip_each(&redo, test_effort(4001, 2003, 11), 2 * (4096 + REDO_HEADS_MAX) + 20 * 4096);
 }
 
 /* ---- Files that are not what they were */
