@@ -35,7 +35,9 @@ refused 1 'holds none' "$AFAR" flash info zeros
 
 # Of tomorrow, or cut off.
 cp it newer
-printf '\002' | dd of=newer bs=1 seek=8 conv=notrunc status=none
+for at in 8 $(($(stat -c %s newer) - 4096 + 8)); do # the superblock's copy, too
+	printf '\002' | dd of=newer bs=1 seek="$at" conv=notrunc status=none
+done
 refused 1 'version 2' "$AFAR" flash info newer
 refused 1 'version 2' "$AFAR" flash check newer
 cp it cut
