@@ -228,6 +228,10 @@ int afar_server_regions(struct afar_session *session, uint64_t server, uint64_t 
  */
 int afar_server_remove(struct afar_session *session, uint64_t server);
 
+/* Gives the URI by which another session of the same principal can be opened with the same manager, whatever the working directory and the
+ * environment are then: with its address, and the key file's absolute name. It is the caller's, for free(). */
+int afar_session_uri(struct afar_session *session, char **uri);
+
 /* Is told of a record of the manager. */
 typedef void (*afar_manager_say)(void *argument, const char *record);
 

@@ -22,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include <afar/afar.h>
 
@@ -35,6 +36,17 @@ struct afar_file; /* an open file */
 #define AFAR_FILE_NAME_MAX 255U	 /* bytes of a name */
 #define AFAR_FILE_PATH_MAX 4095U /* bytes of a path, and of a symbolic link's target */
 #define AFAR_FILE_BLOCK	   4096U /* files get room in multiples of it */
+
+/* Returns the time in nanoseconds since 1970, which is how files have theirs. One before 1677 or after 2262 becomes the nearest
+ * that there is. */
+static inline int64_t afar_file_time(struct timespec time)
+{
+	const int64_t second = 1000000000, max = INT64_MAX / second;
+
+	if (time.tv_sec >= max)
+		return max * second;
+	return time.tv_sec < -max ? -max * second : time.tv_sec * second + time.tv_nsec;
+}
 
 /* ---- File systems ------------------------------------------------------------------------------ */
 
@@ -117,6 +129,9 @@ int afar_fs_open(struct afar_session *session, const char *name,
 		 const struct afar_fs_options *options, struct afar_fs **out);
 /* Closes the handle. -EBUSY while files of it are open. */
 int afar_fs_close(struct afar_fs *fs);
+/* Returns a number that no other file system has, of this cluster or another: whoever opens one again by its name sees by that
+ * whether it is the same. 0: `fs` is null. */
+uint64_t afar_fs_identity(const struct afar_fs *fs);
 /* Describes the file system as it is now. */
 int afar_fs_stat(struct afar_fs *fs, struct afar_fs_stat *out);
 

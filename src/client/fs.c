@@ -112,6 +112,11 @@ PUBLIC_CALL(int, afar_fs_look,
 	return ret ? ret : namespace_tell(session, &telling, name, out);
 }
 
+uint64_t afar_fs_identity(const struct afar_fs *fs)
+{
+	return fs ? fs->ns->identity : 0;
+}
+
 PUBLIC_CALL(int, afar_fs_stat, (struct afar_fs *fs, struct afar_fs_stat *out), (fs, out))
 {
 	int ret = fs_enter(fs);

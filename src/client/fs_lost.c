@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a file system in memory has lost: see fs_lost.h. */
+/* What a file system has lost: see fs_lost.h. */
 #include "client/fs_lost.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "client/fs_call.h"
 
 #define NAMES_MAX	65536U /* of a file: a manager allows 65000 */
-#define SERVER_TEXT_MAX 128
+#define HOLDER_TEXT_MAX 192
 
 bool fs_find_loss(struct afar_fs *fs, uint64_t pool_offset, uint64_t length, struct fs_loss *out)
 {
@@ -24,7 +24,8 @@ bool fs_find_loss(struct afar_fs *fs, uint64_t pool_offset, uint64_t length, str
 
 		is_found = at.lost;
 		if (is_found)
-			*out = (struct fs_loss){pool_offset, at.length, at.lost->lost_server};
+			*out = (struct fs_loss){pool_offset, at.length, at.lost->lost_server,
+						at.lost->lost_store};
 		pool_offset += at.length;
 	}
 	binding_unref(binding);
@@ -40,19 +41,26 @@ uint64_t fs_lost_bytes(struct afar_fs *fs)
 	return bytes;
 }
 
-/* By its name, if the session has known it. */
-static void describe_server(struct afar_session *session, uint64_t number,
-			    char out[SERVER_TEXT_MAX])
+/* A server by its name, if the session has known it. */
+static void describe_holder(struct afar_session *session, const struct fs_loss *loss,
+			    char out[HOLDER_TEXT_MAX])
 {
 	const struct peer *peer;
+	const char *name = "";
 
-	snprintf(out, SERVER_TEXT_MAX, "server %llu", (unsigned long long)number);
-	pthread_mutex_lock(&session->lock);
-	cds_list_for_each_entry (peer, &session->peers, node) {
-		if (peer->server == number && peer->store == 0)
-			snprintf(out, SERVER_TEXT_MAX, "server %llu '%s'",
-				 (unsigned long long)number, peer->name);
+	if (loss->store != 0) {
+		snprintf(out, HOLDER_TEXT_MAX,
+			 "store %016llx, which an operator has given up, or which has lost them",
+			 (unsigned long long)loss->store);
+		return;
 	}
+	pthread_mutex_lock(&session->lock);
+	cds_list_for_each_entry (peer, &session->peers, node)
+		if (peer->server == loss->server && peer->store == 0)
+			name = peer->name;
+	snprintf(out, HOLDER_TEXT_MAX,
+		 "server %llu%s%.64s%s, which held them in memory and has ended",
+		 (unsigned long long)loss->server, *name ? " '" : "", name, *name ? "'" : "");
 	pthread_mutex_unlock(&session->lock);
 }
 
@@ -60,19 +68,19 @@ int inode_fail_lost(struct file_inode *inode, const char *verb, uint64_t offset,
 		    const struct file_piece *piece, int status)
 {
 	struct afar_fs *fs = inode->fs;
-	char server[SERVER_TEXT_MAX];
+	char holder[HOLDER_TEXT_MAX];
 	struct fs_loss loss;
 
 	if (status != -AFAR_ELOST || !fs_find_loss(fs, piece->pool_offset, piece->length, &loss))
 		return status;
 	offset += loss.pool_offset - piece->pool_offset;
-	describe_server(fs->ns->session, loss.server, server);
+	describe_holder(fs->ns->session, &loss, holder);
 	return error_fail(-EIO,
-			  "%s inode %llu of '%s': %llu bytes at %llu are lost, with %s, which held "
-			  "them in memory and has ended; write the file anew or remove it (see "
+			  "%s inode %llu of '%s': %llu bytes at %llu are lost, with %s; write the "
+			  "file anew or remove it (see "
 			  "'afar fs check %s --lost')",
 			  verb, (unsigned long long)inode->ino, fs->ns->name,
-			  (unsigned long long)loss.length, (unsigned long long)offset, server,
+			  (unsigned long long)loss.length, (unsigned long long)offset, holder,
 			  fs->ns->name);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a file system in memory has lost with servers. Its layout names the chunks; whoever asks for bytes
+ * What a file system has lost with servers, in memory, or with stores. Its layout names the chunks; whoever asks for bytes
  * there is answered with -EIO, and a line that says of which file, and which server had them.
  */
 #ifndef CLIENT_FS_LOST_H
@@ -12,7 +12,8 @@
 struct fs_loss {
 	uint64_t pool_offset;
 	uint64_t length;
-	uint64_t server; /* the number of the server that had it */
+	uint64_t server; /* the number of the server that had it in memory, */
+	uint64_t store;	 /* or of the store that had it; else 0 */
 };
 
 /* Finds the first lost bytes of a range of the pool, as far as is known here. False: there are none. */

@@ -152,6 +152,7 @@ static int open_from_reply(struct afar_session *session, Afar__Request *request,
 	if (ns) {
 		ns->session = session;
 		ns->number = reply->reply->namespace_info->namespace_;
+		ns->identity = reply->reply->namespace_info->identity;
 		ns->kind = kind_of(reply->reply->namespace_info);
 		name_copy(ns->name, reply->reply->namespace_info->name);
 		handle_use(&session->handle);

@@ -15,6 +15,7 @@ struct afar_namespace {
 	struct handle handle; /* in use while regions of it are open */
 	struct afar_session *session;
 	uint64_t number;
+	uint64_t identity; /* no other of any cluster has it */
 	enum namespace_kind kind;
 	char name[AFAR_NAME_MAX + 1];
 };

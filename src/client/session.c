@@ -490,7 +490,12 @@ static int load_key(struct afar_session *session, const struct afar_session_opti
 		file = home && access(path, F_OK) == 0 ? path : "/etc/afar/key";
 	}
 	ret = key_load(file, &session->key, 1);
-	return ret < 0 ? ret : 0;
+	if (ret < 0)
+		return ret;
+	session->key_file = realpath(file, NULL);
+	if (!session->key_file) /* a pipe, say */
+		session->key_file = strdup(file);
+	return session->key_file ? 0 : error_code(-ENOMEM);
 }
 
 static uint64_t default_cache_bytes(void)
@@ -579,6 +584,7 @@ static void session_destroy(struct afar_session *session)
 	fabrics_close(&session->fabrics);
 	if (session->segments)
 		segment_cache_close(session->segments);
+	free(session->key_file);
 	pthread_cond_destroy(&session->changed);
 	pthread_mutex_destroy(&session->attach_lock);
 	pthread_mutex_destroy(&session->lock);
@@ -710,6 +716,21 @@ PUBLIC_CALL(int, afar_session_open,
 		return ret;
 	}
 	*out = session;
+	return 0;
+}
+
+PUBLIC_CALL(int, afar_session_uri, (struct afar_session *session, char **uri), (session, uri))
+{
+	const bool is_ipv6 = strchr(session->uri.host, ':');
+	int ret = session_check(session);
+
+	if (ret == 0 && !uri)
+		ret = error_fail(-EINVAL, "tell the URI of a session: there is nowhere to put it");
+	if (ret)
+		return ret;
+	if (asprintf(uri, "afar://%s%s%s:%u?key=%s", is_ipv6 ? "[" : "", session->uri.host,
+		     is_ipv6 ? "]" : "", session->uri.port, session->key_file) < 0)
+		return error_code(-ENOMEM);
 	return 0;
 }
 

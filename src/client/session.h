@@ -42,6 +42,7 @@ struct afar_session {
 	unsigned fork_generation; /* of the process that opened it */
 
 	struct uri uri;
+	char *key_file; /* absolute */
 	struct key key;
 	uint32_t timeout_ms;
 	uint64_t spin_ns;

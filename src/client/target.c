@@ -295,14 +295,16 @@ static bool find_lost(struct binding *binding, uint32_t index, uint64_t deadline
 	return peer->is_lost || asked == -AFAR_ELOST || (is_unknown && ask_lost(target, deadline));
 }
 
-/* Likewise finds out whether the target goes on without the server: it has another binding then. */
+/* Likewise finds out whether the target goes on without the server, or without a store that was forgotten: it has another binding
+ * then. */
 static bool find_moved(struct binding *binding, uint32_t index, uint64_t deadline, int asked)
 {
 	struct afar_target *target = binding->target;
 	const struct binding_server *server = &binding->servers[index];
+	bool is_gone = (goes_on(target, server->peer) && server->peer->is_lost) ||
+		       (!asked && !server->access.expiry);
 
-	return goes_on(target, server->peer) &&
-	       (server->peer->is_lost || (!asked && !server->access.expiry)) &&
+	return target->kind->outlives_servers && is_gone &&
 	       target_refresh(target, deadline) == 0 && target->binding != binding;
 }
 

@@ -23,7 +23,7 @@ struct target_kind {
 	const char *noun;      /* for error lines */
 	bool is_named;	       /* its namespace's name is its own */
 	bool is_numbered;      /* its address is a number, for people */
-	bool outlives_servers; /* in memory, it goes on without what a server had that has ended */
+	bool outlives_servers; /* it goes on without what a server had in memory that has ended, or a store that was forgotten */
 	enum handle_kind handle; /* of the public struct */
 	uint32_t opcodes;	 /* the opcodes it takes: a bit (1 << AFAR_OP_…) for each */
 };

@@ -60,6 +60,7 @@ Afar__NamespaceInfo *info_namespace(const struct core *core, const struct sessio
 	info->rights = rights & RIGHT_ALL;
 	if ((rights & RIGHT_OWN) != 0)
 		is_complete = add_grants(info, ns) && is_complete;
+	info->identity = ns->identity;
 	info->reserved_bytes = ns->reserved_bytes;
 	info->allocated_bytes = ns->allocated_bytes;
 	info->nr_regions = ns->nr_regions;

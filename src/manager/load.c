@@ -87,6 +87,12 @@ static int load_namespace(struct state *state, const void *message)
 	ns->max_bytes = record->max_bytes;
 	ns->is_volume = record->is_volume;
 	ns->is_files = record->is_files;
+	/* Older ones have none of their own; this will not be another's either. */
+	ns->identity = record->identity != 0
+			       ? record->identity
+			       : strtoull(state->cluster + strlen(state->cluster) / 2, NULL, 16) +
+					 record->number;
+	state->is_old = state->is_old || record->identity == 0;
 	ns->next_address = record->next_address;
 	ns->has_had_first = record->has_had_first;
 	ns->is_deleted = record->is_deleted;
@@ -458,6 +464,7 @@ static int renew_format(struct store *store, struct state *state)
 
 	store_put_cluster(store, state);
 	cds_list_for_each_entry (ns, &state->namespaces, node) {
+		store_put_namespace(store, ns);
 		cds_list_for_each_entry (region, &ns->regions, node)
 			store_put_region(store, region);
 		cds_list_for_each_entry (region, &ns->freed, node)

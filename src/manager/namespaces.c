@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Namespaces: create, open, delete, list, and giving reserved memory back. */
 #include <errno.h>
+#include <openssl/rand.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,6 +134,10 @@ int namespace_create(struct core *core, struct session *session, struct event *e
 	ns = namespace_new(ask->name, session->principal);
 	if (!ns)
 		return error_code(-ENOMEM);
+	if (RAND_bytes((unsigned char *)&ns->identity, sizeof(ns->identity)) != 1) {
+		namespace_free(ns);
+		return error_fail(-EIO, "create a namespace: no random numbers");
+	}
 	ns->number = core->state->next_namespace;
 	ns->tier = policy->tier;
 	ns->width = policy->width != 0 ? policy->width : LAYOUT_WIDTH_MAX;

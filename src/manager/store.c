@@ -304,6 +304,7 @@ void store_put_namespace(struct store *store, const struct namespace *ns)
 	record.max_bytes = ns->max_bytes;
 	record.is_volume = ns->is_volume;
 	record.is_files = ns->is_files;
+	record.identity = ns->identity;
 	record.next_address = ns->next_address;
 	record.has_had_first = ns->has_had_first;
 	record.is_deleted = ns->is_deleted;

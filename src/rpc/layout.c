@@ -121,13 +121,14 @@ static bool find_home(const struct layout *layout, const struct layout_home *hom
 }
 
 /* Adds a chunk without copies; the group covers what it did. */
-static int add_lost(struct layout *layout, uint64_t server)
+static int add_lost(struct layout *layout, uint64_t server, uint64_t store)
 {
 	struct layout_group *group = &layout->groups[layout->nr_groups - 1];
 
 	if (!grow(&layout->chunks, layout->nr_chunks, sizeof(*layout->chunks)))
 		return error_code(-ENOMEM);
-	layout->chunks[layout->nr_chunks++] = (struct layout_chunk){.lost_server = server};
+	layout->chunks[layout->nr_chunks++] =
+		(struct layout_chunk){.lost_server = server, .lost_store = store};
 	group->nr_chunks++;
 	return 0;
 }
@@ -164,10 +165,10 @@ int layout_add_chunk(struct layout *layout, const struct layout_home *home, uint
 	return ret;
 }
 
-int layout_add_lost_chunk(struct layout *layout, uint64_t server)
+int layout_add_lost_chunk(struct layout *layout, uint64_t server, uint64_t store)
 {
 	const struct layout_group *group = &layout->groups[layout->nr_groups - 1];
-	int ret = add_lost(layout, server);
+	int ret = add_lost(layout, server, store);
 
 	if (ret == 0)
 		layout_set_last(layout, group->length + group->chunk_bytes);
@@ -201,9 +202,10 @@ static int append_chunk(struct layout *layout, const struct layout *from,
 	const struct layout_copy *copy = &from->copies[chunk->first_copy];
 
 	if (chunk->nr_copies == 0)
-		return layout_add_lost_chunk(layout, chunk->lost_server);
+		return layout_add_lost_chunk(layout, chunk->lost_server, chunk->lost_store);
 	if (is_in(from, copy, loss))
-		return layout_add_lost_chunk(layout, loss->home->server);
+		return layout_add_lost_chunk(layout, loss->home->server,
+					     loss->home->is_store ? loss->home->life : 0);
 	return layout_add_chunk(layout, layout_home_of(from, copy), copy->extent, copy->offset);
 }
 
@@ -313,6 +315,7 @@ static Layout__Chunk *pack_chunk(const struct layout *layout, const struct layou
 	if (!message)
 		return NULL;
 	message->lost_server = chunk->lost_server;
+	message->lost_store = chunk->lost_store;
 	message->copies = calloc((size_t)chunk->nr_copies + 1, sizeof(*message->copies));
 	for (uint32_t i = 0; i < chunk->nr_copies && message->copies; i++) {
 		message->copies[i] = pack_copy(&layout->copies[chunk->first_copy + i]);
@@ -415,7 +418,7 @@ static int unpack_chunk(struct layout *layout, const Layout__Group *group,
 		return refuse(why, "a chunk has more than one copy");
 	if (chunk->n_copies == 0)
 		return layout->is_sealed ? refuse(why, "a chunk of what is sealed has no copy")
-					 : add_lost(layout, chunk->lost_server);
+					 : add_lost(layout, chunk->lost_server, chunk->lost_store);
 	copy = chunk->copies[0];
 	if (copy->home >= layout->nr_homes)
 		return refuse(why, "a chunk names a server that is not listed");

@@ -54,7 +54,8 @@ struct layout_copy {
 struct layout_chunk {
 	uint32_t first_copy;  /* index into the layout's copies */
 	uint32_t nr_copies;   /* 0: it is lost */
-	uint64_t lost_server; /* then: the number of the server that had it */
+	uint64_t lost_server; /* then: the number of the server that had it in memory, */
+	uint64_t lost_store;  /* or of the store that had it */
 };
 
 /* Covers [start, start + length) of the target in units of 1 << unit_shift bytes. Unit i is in
@@ -110,7 +111,7 @@ int layout_add_group(struct layout *layout, uint64_t chunk_bytes, uint64_t unit_
 int layout_add_chunk(struct layout *layout, const struct layout_home *home, uint64_t extent,
 		     uint64_t offset);
 /* Adds a chunk that is lost likewise. -ENOMEM. */
-int layout_add_lost_chunk(struct layout *layout, uint64_t server);
+int layout_add_lost_chunk(struct layout *layout, uint64_t server, uint64_t store);
 /* The last group covers `length` bytes: fewer than its chunks hold, or of a hole. */
 void layout_set_last(struct layout *layout, uint64_t length);
 

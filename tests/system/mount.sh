@@ -71,6 +71,13 @@ has_options ro ro
 ! touch ro/new 2>/dev/null || fail "a file was made through a mount that is read-only"
 ! (echo x >>ro/greeting) 2>/dev/null || fail "written through a mount that is read-only"
 start_mount rw f
+# Times that cannot be kept become the nearest that can.
+for time in 2446-06-01:2262-04-11 9999-12-31:2262-04-11 1600-01-01:1677-09-21 2262-04-10:2262-04-10; do
+	touch -d "${time%:*} UTC" rw/aged
+	shown=$(TZ=UTC stat -c %y rw/aged)
+	[ "${shown%% *}" = "${time#*:}" ] || fail "a file of ${time%:*} is of $shown"
+done
+rm rw/aged
 mkdir -p rw/a/b
 echo deep >rw/a/b/c
 ln -s ../../greeting rw/a/out

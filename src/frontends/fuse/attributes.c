@@ -40,11 +40,6 @@ void do_getattr(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 	answer_attributes(req, CALL(mount, get(mount, ino_of(mount, node), info, &stat)), &stat);
 }
 
-static int64_t ns_of(struct timespec time)
-{
-	return (int64_t)time.tv_sec * SECOND_NS + time.tv_nsec;
-}
-
 static unsigned mask_of(int mask)
 {
 	static const struct {
@@ -126,8 +121,8 @@ void do_setattr(fuse_req_t req, fuse_ino_t node, struct stat *to, int mask,
 		.mode = to->st_mode,
 		.uid = to->st_uid,
 		.gid = to->st_gid,
-		.atime = ns_of(to->st_atim),
-		.mtime = ns_of(to->st_mtim),
+		.atime = afar_file_time(to->st_atim),
+		.mtime = afar_file_time(to->st_mtim),
 	};
 	struct afar_file_stat stat = {.size = sizeof(stat)};
 	struct asker asker;

@@ -30,6 +30,9 @@ struct mount {
 	struct afar_session *session; /* NULL: not open */
 	struct afar_fs *fs;	      /* NULL: not open */
 	unsigned epoch;		      /* which session it is */
+	char *cluster;	   /* the URI that leads there from anywhere; NULL: as the options say */
+	uint64_t identity; /* of the file system */
+	bool is_another;   /* it has gone, and what has its name now is another one */
 };
 
 static inline struct mount *mount_of(fuse_req_t req)

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "say.h"
@@ -23,7 +24,8 @@ static int open_session(struct mount *mount)
 		.path = options->path,
 	};
 
-	return afar_session_open(options->cluster, &session_options, &mount->session);
+	return afar_session_open(mount->cluster ? mount->cluster : options->cluster,
+				 &session_options, &mount->session);
 }
 
 static int open_fs(struct mount *mount)
@@ -59,21 +61,31 @@ static int open_both(struct mount *mount)
 	return ret;
 }
 
+/* Notes which cluster and which file system it is: names and the working directory may lead to others later. */
+static int note_which(struct mount *mount)
+{
+	mount->identity = afar_fs_identity(mount->fs);
+	return afar_session_uri(mount->session, &mount->cluster);
+}
+
 int session_begin(struct mount *mount)
 {
 	pthread_rwlockattr_t attributes;
+	int ret;
 
 	/* Whoever renews the session must not wait for ever behind those who would use it. */
 	pthread_rwlockattr_init(&attributes);
 	pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&mount->lock, &attributes);
 	pthread_rwlockattr_destroy(&attributes);
-	return open_both(mount);
+	ret = open_both(mount);
+	return ret ? ret : note_which(mount);
 }
 
 void session_end(struct mount *mount)
 {
 	close_both(mount);
+	free(mount->cluster);
 	pthread_rwlock_destroy(&mount->lock);
 }
 
@@ -92,6 +104,19 @@ static uint64_t now_ms(void)
 	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
+/* Whether the name leads to the same file system as before. Inode numbers of another one are other files'. */
+static int check_same(struct mount *mount)
+{
+	if (afar_fs_identity(mount->fs) == mount->identity)
+		return 0;
+	close_both(mount);
+	mount->is_another = true;
+	say_failed("%s: the file system is gone, and what has its name now is another one; unmount "
+		   "this, and mount that",
+		   mount->options->asked);
+	return -ESTALE;
+}
+
 /* Opens another session, as long as calls may wait. The caller has the lock to write. */
 static int renew(struct mount *mount)
 {
@@ -102,6 +127,10 @@ static int renew(struct mount *mount)
 	close_both(mount);
 	for (;;) {
 		ret = open_both(mount);
+		if (!ret)
+			ret = check_same(mount);
+		if (ret == -ESTALE)
+			return ret;
 		if (!ret)
 			break;
 		if (!may_pass(ret) || now_ms() >= until || fuse_session_exited(mount->fuse)) {
@@ -119,6 +148,8 @@ static int renew(struct mount *mount)
 int session_enter(struct mount *mount)
 {
 	pthread_rwlock_rdlock(&mount->lock);
+	if (mount->is_another)
+		return -ESTALE;
 	return mount->fs ? 0 : -AFAR_ESESSION;
 }
 
@@ -131,8 +162,8 @@ bool session_leave(struct mount *mount, int64_t ret)
 	if (ret != -AFAR_ESESSION)
 		return false;
 	pthread_rwlock_wrlock(&mount->lock);
-	/* Somebody else may have been quicker. */
-	is_renewed = mount->epoch != epoch || renew(mount) == 0;
+	/* Somebody else may have been quicker. If it is another file system, the call hears that when it tries again. */
+	is_renewed = mount->epoch != epoch || renew(mount) == 0 || mount->is_another;
 	pthread_rwlock_unlock(&mount->lock);
 	return is_renewed;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a pool in memory has lost with servers. The layout of the pool remembers which chunks that is,
+ * What a pool has lost: in memory with servers, on flash with stores that an operator gives up, or that have lost extents. The layout of the pool remembers which chunks that is,
  * and they stay: files keep the units that they had there, and clients answer -EIO for those. Nobody gets
  * such a unit any more: it leaves what is free, and what is being zeroed, and a file that gives it up
  * gives it to nobody. The pool grows elsewhere.
@@ -280,9 +280,7 @@ static int leave_all(struct fs *fs, uint64_t bytes)
 int files_lose(struct core *core, const struct extent *extent)
 {
 	const struct namespace *ns = extent->ns;
-	struct fs *fs = ns && ns->is_files && extent->class == CLASS_DRAM
-				? files_find(core, ns->number)
-				: NULL;
+	struct fs *fs = ns && ns->is_files ? files_find(core, ns->number) : NULL;
 	struct region *region = fs ? volume_region(ns) : NULL;
 	const struct layout_home home = extent_home(extent);
 	struct layout *layout = NULL;
@@ -307,7 +305,8 @@ int files_lose(struct core *core, const struct extent *extent)
 	if (ret < 0)
 		return ret;
 	store_put_region(core->store, region);
-	log_warn("file system '%s' has lost %llu MiB of its pool, with server %llu", ns->name,
-		 (unsigned long long)(bytes >> 20), (unsigned long long)home.server);
+	log_warn("file system '%s' has lost %llu MiB of its pool, with %s %llx", ns->name,
+		 (unsigned long long)(bytes >> 20), home.is_store ? "store" : "server",
+		 (unsigned long long)(home.is_store ? home.life : home.server));
 	return region->is_unfinished ? 0 : leave_all(fs, bytes);
 }
