@@ -20,9 +20,9 @@ struct near;
 
 /* Static, one for each kind of target. */
 struct target_kind {
-	const char *noun;      /* for error lines */
-	bool is_named;	       /* its namespace's name is its own */
-	bool is_numbered;      /* its address is a number, for people */
+	const char *noun; /* for error lines */
+	bool is_named;	  /* its namespace's name is its own */
+	bool is_numbered; /* its address is a number, for people */
 	bool outlives_servers; /* it goes on without what a server had in memory that has ended, or a store that was forgotten */
 	enum handle_kind handle; /* of the public struct */
 	uint32_t opcodes;	 /* the opcodes it takes: a bit (1 << AFAR_OP_…) for each */

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A mount is cut off for longer than its lease, and opens another session. It finds its cluster again from wherever it was mounted; if
 # what has the file system's name is another one by then, programs hear ESTALE, and nothing of the other is read or written.
-# shellcheck disable=SC2154 # cluster.sh and mounts.sh set some
+# shellcheck disable=SC2154,SC2034 # cluster.sh and mounts.sh set some, and use some
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 # shellcheck source=tests/system/mounts.sh
@@ -40,7 +40,7 @@ for how in here relative; do
 			export AFAR_CLUSTER
 			;;
 		esac
-		cd user
+		cd user || exit
 		mkdir -p "$here/m"
 		"$AFAR" mount home "$here/m" --options retry=60
 	)
@@ -108,5 +108,6 @@ grep -q 'what has its name now is another one' m.err || fail "the mount said: $(
 : >m.err
 end_mount m
 start_mount m home
+kill_daemon way
 [ "$(cat m/new2)" = "another 2" ] || fail "a new mount reads $(cat m/new2)"
 end_mount m
