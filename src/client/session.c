@@ -481,7 +481,7 @@ static int load_key(struct afar_session *session, const struct afar_session_opti
 {
 	const char *file = default_key_file(&session->uri, options);
 	const char *home = getenv("HOME");
-	char path[PATH_MAX];
+	char path[PATH_MAX], here[PATH_MAX];
 	int ret;
 
 	if (!file) {
@@ -492,10 +492,12 @@ static int load_key(struct afar_session *session, const struct afar_session_opti
 	ret = key_load(file, &session->key, 1);
 	if (ret < 0)
 		return ret;
-	session->key_file = realpath(file, NULL);
-	if (!session->key_file) /* a pipe, say */
-		session->key_file = strdup(file);
-	return session->key_file ? 0 : error_code(-ENOMEM);
+	/* Links stay, because keys are renewed by them. */
+	if (*file != '/' && getcwd(here, sizeof(here)))
+		ret = asprintf(&session->key_file, "%s/%s", here, file);
+	else
+		ret = asprintf(&session->key_file, "%s", file);
+	return ret < 0 ? error_code(-ENOMEM) : 0;
 }
 
 static uint64_t default_cache_bytes(void)
@@ -721,13 +723,14 @@ PUBLIC_CALL(int, afar_session_open,
 
 PUBLIC_CALL(int, afar_session_uri, (struct afar_session *session, char **uri), (session, uri))
 {
-	const bool is_ipv6 = strchr(session->uri.host, ':');
 	int ret = session_check(session);
+	bool is_ipv6;
 
 	if (ret == 0 && !uri)
 		ret = error_fail(-EINVAL, "tell the URI of a session: there is nowhere to put it");
 	if (ret)
 		return ret;
+	is_ipv6 = strchr(session->uri.host, ':');
 	if (asprintf(uri, "afar://%s%s%s:%u?key=%s", is_ipv6 ? "[" : "", session->uri.host,
 		     is_ipv6 ? "]" : "", session->uri.port, session->key_file) < 0)
 		return error_code(-ENOMEM);

@@ -304,8 +304,8 @@ static bool find_moved(struct binding *binding, uint32_t index, uint64_t deadlin
 	bool is_gone = (goes_on(target, server->peer) && server->peer->is_lost) ||
 		       (!asked && !server->access.expiry);
 
-	return target->kind->outlives_servers && is_gone &&
-	       target_refresh(target, deadline) == 0 && target->binding != binding;
+	return target->kind->outlives_servers && is_gone && target_refresh(target, deadline) == 0 &&
+	       target->binding != binding;
 }
 
 /*

@@ -11,9 +11,10 @@
  * finds. The journal's block that records a segment's opening says that those records were flushed,
  * so none of them is left out.
  *
- * If the newest checkpoint's tables are damaged, replay begins at the one before, and goes through the newest. A recovery
- * may have been between the two: then the journal goes on there with another epoch. What that recovery could not be sure of
- * is looked at again, with the same result, as long as no segment that it is in was opened since.
+ * If the newest checkpoint's tables are damaged, replay begins at the one before, and goes through the newest, with which another epoch may
+ * begin. Blocks behind it do not know that records before it were void, whose data was never written: with the checkpoint these
+ * counted for nothing. So only what blocks before it say is true. The rest is looked at again, with the same result as it would have had then, as long
+ * as no segment that it is in was opened since.
  *
  * If the last record of a block was left out, a clone of it is left out too, for that block.
  * Otherwise the target would get a value that the source never had. So a block is marked as lost
@@ -46,7 +47,7 @@ struct replay {
 	struct ftl *ftl;
 	uint64_t start, end; /* of the journal, by sequence */
 	uint64_t flushed;    /* records in blocks before this are true */
-	/* Where another epoch begins, and how far the journal before that was flushed; else `start`, both. */
+	/* The newest checkpoint, if its tables are damaged, and how far the journal before it was flushed; else `start`, both. */
 	uint64_t joint, flushed_before;
 	struct journal_bytes *chunk;
 	struct verify_block *suspects; /* blocks of data named from there on, in order */
@@ -134,11 +135,9 @@ static int check_behind(struct replay *replay)
 	return 0;
 }
 
-/* Finds where blocks of the epoch end, from `end` on, and how far they were flushed. */
-static int scan_epoch(struct replay *replay, uint64_t epoch)
+/* Finds where blocks of the epoch end, from `end` up to `most`, and how far they say that the journal was flushed. */
+static int scan_epoch(struct replay *replay, uint64_t epoch, uint64_t most)
 {
-	uint64_t most = replay->start + replay->ftl->layout.journal_blocks;
-
 	replay->flushed = replay->end;
 	while (replay->end < most) {
 		int nr = read_chunk(replay, replay->end, most - replay->end);
@@ -166,20 +165,21 @@ static int scan(struct replay *replay)
 {
 	const struct format_anchor *anchor = &replay->ftl->checkpoint.anchor;
 	const struct format_anchor *newest = &replay->ftl->recover_through;
+	uint64_t most = replay->start + replay->ftl->layout.journal_blocks;
 	int ret;
 
 	replay->end = replay->joint = replay->flushed_before = replay->start;
-	ret = scan_epoch(replay, anchor->epoch);
-	if (ret || !newest->generation)
+	if (!newest->generation)
+		return scan_epoch(replay, anchor->epoch, most);
+	ret = scan_epoch(replay, anchor->epoch, newest->sequence < most ? newest->sequence : most);
+	if (ret)
 		return ret;
 	if (replay->end < newest->sequence)
 		return error_fail(-EBADMSG, "open a flash layer: its tables are damaged, and the "
 					    "journal does not have all since the ones before");
-	if (newest->epoch == anchor->epoch)
-		return 0;
-	replay->end = replay->joint = newest->sequence;
-	replay->flushed_before = replay->flushed < replay->joint ? replay->flushed : replay->joint;
-	return scan_epoch(replay, newest->epoch);
+	replay->joint = newest->sequence;
+	replay->flushed_before = replay->flushed;
+	return scan_epoch(replay, newest->epoch, most);
 }
 
 static bool is_flushed(const struct replay *replay, uint64_t sequence)
@@ -384,14 +384,14 @@ static int replay_open(struct ftl *ftl, const struct format_record *record)
 	return segment_begin(&ftl->segments, segment, record->place);
 }
 
-/* True: what is in this segment was not sure at the recovery before, and is about to go. */
+/* True: what is in this segment was not sure before the joint, and is about to go. */
 static bool is_looked_at_again(const struct replay *replay, uint64_t number)
 {
 	struct segments *segments = &replay->ftl->segments;
 
 	if (number >= segments->nr)
 		return false;
-	/* Once those are replayed, what follows is of the other epoch. */
+	/* Once those are replayed, what follows is behind the joint. */
 	for (size_t i = 0; i < replay->nr_before && replay->next_suspect >= replay->nr_before; i++)
 		if (segment_of(segments, replay->suspects[i].place) == &segments->at[number])
 			return true;
@@ -552,7 +552,8 @@ static int replay_record(struct replay *replay, const struct format_record *reco
 		return replay_clone(replay, subject, subject_of(record + 1), record->place);
 	case FORMAT_OPEN:
 		return is_looked_at_again(replay, subject)
-			       ? damaged("what the last recovery looked at is overwritten")
+			       ? damaged("what was not sure before the last checkpoint is "
+					 "overwritten")
 			       : replay_open(ftl, record);
 	case FORMAT_WORN:
 		return replay_worn(ftl, record);

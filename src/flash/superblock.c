@@ -315,6 +315,9 @@ int superblock_read(struct flash_device *device, struct format_superblock *out)
 	ret = read_block(device, 0, &first);
 	if (ret == 0 && believe(device, &first, out) == 0)
 		return 0;
+	if (ret == 0 && has_magic(&first) && out->crc == superblock_crc(out))
+		return believe(device, &first,
+			       out); /* it is whole, and not for this device or program */
 	copy_ret = read_block(device, usable_blocks(device) - 1, &copy);
 	if (copy_ret == 0 && believe(device, &copy, out) == 0)
 		return ret || has_magic(&first) ? 0 : check_not_replaced(device);

@@ -54,8 +54,7 @@ struct core {
 
 	struct {
 		uint64_t due_at; /* when a change makes it another term */
-		uint64_t newest; /* of those that were refused */
-		char *newer[64]; /* who they are of */
+		char *newer[64]; /* who was refused */
 		unsigned nr_newer;
 		bool is_older_accepted; /* an operator says so, until the manager ends */
 	} terms;			/* terms.h */

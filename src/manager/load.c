@@ -46,6 +46,19 @@ static int load_cluster(struct state *state, const void *message)
 	return 0;
 }
 
+static int load_past_terms(struct state *state, const void *message)
+{
+	const Stored__PastTerms *record = message;
+
+	if (record->n_terms > STATE_TERMS_MAX)
+		return damaged("cluster", 0);
+	for (size_t i = 0; i < record->n_terms; i++)
+		state->past_terms[i] =
+			(struct term){record->terms[i]->number, record->terms[i]->random};
+	state->nr_past_terms = (uint32_t)record->n_terms;
+	return 0;
+}
+
 static int load_principal(struct state *state, const void *message)
 {
 	const Stored__Principal *record = message;
@@ -405,6 +418,7 @@ struct loader {
 
 static const struct loader loaders[] = {
 	{STORE_CLUSTER, &stored__cluster__descriptor, load_cluster},
+	{STORE_PAST_TERMS, &stored__past_terms__descriptor, load_past_terms},
 	{STORE_PRINCIPAL, &stored__principal__descriptor, load_principal},
 	{STORE_NAMESPACE, &stored__namespace__descriptor, load_namespace},
 	{STORE_GRANTS, &stored__grants__descriptor, load_grants},

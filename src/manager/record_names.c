@@ -12,6 +12,7 @@ static const struct kind {
 	const char *words;
 } kinds[] = {
 	{'c', 0, "the cluster's own record"},
+	{'h', 0, "how the manager's earlier starts ended"},
 	{'k', 1, "key $1"},
 	{'n', 1, "namespace $1"},
 	{'g', 1, "the grants of namespace $1"},

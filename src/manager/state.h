@@ -43,6 +43,7 @@ struct live_session;
 struct term {
 	uint64_t number, random;
 };
+#define STATE_TERMS_MAX 512U /* past ones that are kept */
 
 struct state {
 	struct undo *undo; /* the core's */
@@ -51,8 +52,11 @@ struct state {
 	uint64_t next_server;
 	uint64_t next_generation;
 	uint64_t next_principal;
-	struct term term, last_term; /* the second is that of the start before */
-	bool is_old;		     /* set while loading: the store has an older format */
+	struct term term;
+	struct term past_terms
+		[STATE_TERMS_MAX]; /* how those of earlier starts ended, the oldest first */
+	uint32_t nr_past_terms;
+	bool is_old; /* set while loading: the store has an older format */
 
 	struct cds_list_head principals; /* struct principal */
 	size_t nr_principals;

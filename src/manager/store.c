@@ -270,6 +270,22 @@ void store_put_cluster(struct store *store, const struct state *state)
 	store_put_message(store, store_key_make(STORE_CLUSTER, NULL, 0, NULL), &record.base);
 }
 
+void store_put_past_terms(struct store *store, const struct state *state)
+{
+	Stored__PastTerms record = STORED__PAST_TERMS__INIT;
+	Stored__Term terms[STATE_TERMS_MAX], *pointers[STATE_TERMS_MAX];
+
+	for (uint32_t i = 0; i < state->nr_past_terms; i++) {
+		stored__term__init(&terms[i]);
+		terms[i].number = state->past_terms[i].number;
+		terms[i].random = state->past_terms[i].random;
+		pointers[i] = &terms[i];
+	}
+	record.terms = pointers;
+	record.n_terms = state->nr_past_terms;
+	store_put_message(store, store_key_make(STORE_PAST_TERMS, NULL, 0, NULL), &record.base);
+}
+
 void store_put_principal(struct store *store, const struct principal *principal)
 {
 	Stored__Principal record = STORED__PRINCIPAL__INIT;

@@ -43,6 +43,7 @@ void store_close(struct store *store);
 /* Collecting is noted, like every change, and taken back with what runs (undo.h). It returns
  * nothing: when memory is short, what runs fails at its end (undo_fail()). */
 void store_put_cluster(struct store *store, const struct state *state);
+void store_put_past_terms(struct store *store, const struct state *state);
 void store_put_principal(struct store *store, const struct principal *principal);
 void store_delete_principal(struct store *store, const struct principal *principal);
 void store_put_namespace(struct store *store, const struct namespace *ns);

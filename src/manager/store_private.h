@@ -13,6 +13,7 @@
  * only earlier ones. */
 enum store_kind {
 	STORE_CLUSTER = 'c',
+	STORE_PAST_TERMS = 'h',
 	STORE_PRINCIPAL = 'k',
 	STORE_NAMESPACE = 'n',
 	STORE_GRANTS = 'g',

@@ -16,13 +16,20 @@
 int terms_begin(struct core *core)
 {
 	struct state *state = core->state;
-	int ret = undo_room(core->undo, 2);
+	const struct term begun = {state->term.number + 1, core->incarnation};
+	int ret = undo_room(core->undo, 1);
 
 	if (ret < 0)
 		return ret;
-	undo_set(core->undo, state->last_term, state->term);
-	undo_set(core->undo, state->term,
-		 ((struct term){state->term.number + 1, core->incarnation}));
+	/* The last one's number is its end. If this commit fails the manager does not start, so no note is needed. */
+	if (state->term.number != 0) {
+		if (state->nr_past_terms == STATE_TERMS_MAX)
+			memmove(&state->past_terms[0], &state->past_terms[1],
+				--state->nr_past_terms * sizeof(state->past_terms[0]));
+		state->past_terms[state->nr_past_terms++] = state->term;
+		store_put_past_terms(core->store, state);
+	}
+	undo_set(core->undo, state->term, begun);
 	store_put_cluster(core->store, state);
 	core->terms.due_at = core_now(core) + TERM_NS;
 	return 0;
@@ -53,22 +60,22 @@ Afar__Term *terms_message(const struct core *core)
 
 /* ---- Those of servers and stores */
 
-/* Whether the manager's records come after what the other one has seen. */
+/* Whether the manager's records come after what the other one has seen: it was told that by a start of which these records know,
+ * and by no later change than they have. */
 static bool is_continued(const struct state *state, const Afar__Term *told)
 {
-	const struct term *last = &state->last_term;
-
 	if (told->random == state->term.random)
 		return told->number <= state->term.number;
-	if (told->random == last->random)
-		return told->number <= last->number;
-	return told->number < last->number;
+	for (uint32_t i = state->nr_past_terms; i > 0; i--)
+		if (state->past_terms[i - 1].random == told->random)
+			return told->number <= state->past_terms[i - 1].number;
+	/* Of a start that is so long ago that it is forgotten. */
+	return state->nr_past_terms == STATE_TERMS_MAX &&
+	       told->number < state->past_terms[0].number;
 }
 
-static void note_newer(struct core *core, const Afar__Term *told, const char *who)
+static void note_newer(struct core *core, const char *who)
 {
-	if (told->number > core->terms.newest)
-		core->terms.newest = told->number;
 	for (unsigned i = 0; i < core->terms.nr_newer; i++)
 		if (strcmp(core->terms.newer[i], who) == 0)
 			return;
@@ -78,13 +85,12 @@ static void note_newer(struct core *core, const Afar__Term *told, const char *wh
 	if (!core->terms.newer[core->terms.nr_newer])
 		return;
 	core->terms.nr_newer++;
-	log_error("the manager's records are older than what %s has seen (term %llu; here it was "
-		  "%llu): "
-		  "an older copy of the folder was put back. It does not join: with these records, "
-		  "names may lead to the bytes of other files. Put the newest folder back, or see "
-		  "'afar manager accept-older'",
-		  who, (unsigned long long)told->number,
-		  (unsigned long long)core->state->last_term.number);
+	log_error("the manager's records are older than what %s has seen: an older copy of the "
+		  "folder "
+		  "was put back. It does not join: with these records, names may lead to the bytes "
+		  "of "
+		  "other files. Put the newest folder back, or see 'afar manager accept-older'",
+		  who);
 }
 
 int terms_check(struct core *core, const Afar__Term *told, const char *what, const char *name)
@@ -95,7 +101,7 @@ int terms_check(struct core *core, const Afar__Term *told, const char *what, con
 	    is_continued(core->state, told))
 		return 0;
 	snprintf(who, sizeof(who), "%s %s", what, name);
-	note_newer(core, told, who);
+	note_newer(core, who);
 	return error_fail(
 		-ESTALE,
 		"join the cluster: the manager's records are older than what %s has seen: "
@@ -106,10 +112,12 @@ int terms_check(struct core *core, const Afar__Term *told, const char *what, con
 
 bool terms_add_status(const struct core *core, Afar__ClusterStatus *status)
 {
-	status->newer = calloc(core->terms.nr_newer + 1, sizeof(*status->newer));
+	const unsigned nr = core->terms.is_older_accepted ? 0 : core->terms.nr_newer;
+
+	status->newer = calloc(nr + 1, sizeof(*status->newer));
 	if (!status->newer)
 		return false;
-	for (unsigned i = 0; i < core->terms.nr_newer; i++) {
+	for (unsigned i = 0; i < nr; i++) {
 		status->newer[i] = strdup(core->terms.newer[i]);
 		if (!status->newer[i])
 			return false;
@@ -118,22 +126,12 @@ bool terms_add_status(const struct core *core, Afar__ClusterStatus *status)
 	return true;
 }
 
-static void forget_newer(void *argument)
-{
-	struct core *core = argument;
-
-	for (unsigned i = 0; i < core->terms.nr_newer; i++)
-		free(core->terms.newer[i]);
-	core->terms.nr_newer = 0;
-}
-
 int accept_records(struct core *core, struct session *session, struct event *event)
 {
-	struct state *state = core->state;
-	int ret = undo_room(core->undo, 2);
+	int ret = undo_room(core->undo, 1);
 
 	(void)event;
-	if (core->terms.nr_newer == 0)
+	if (core->terms.nr_newer == 0 || core->terms.is_older_accepted)
 		return error_fail(-EALREADY,
 				  "accept the manager's records: no server or store has seen "
 				  "later ones; there is nothing to accept");
@@ -141,16 +139,12 @@ int accept_records(struct core *core, struct session *session, struct event *eve
 		return ret;
 	log_warn("'%s' accepts that the manager's records are older than what servers have seen",
 		 session->principal);
-	if (core->terms.newest >= state->term.number) {
-		undo_set(core->undo, state->term.number, core->terms.newest + 1);
-		store_put_cluster(core->store, state);
-	}
 	undo_set(core->undo, core->terms.is_older_accepted, true);
-	forget_newer(core);
 	return 0;
 }
 
 void terms_close(struct core *core)
 {
-	forget_newer(core);
+	for (unsigned i = 0; i < core->terms.nr_newer; i++)
+		free(core->terms.newer[i]);
 }

@@ -31,6 +31,7 @@
 #define BACKOFF_MAX_MS	   2000U
 #define JOIN_TIMEOUT_MS	   10000
 #define REPORT_INTERVAL_MS 1000
+#define REPORT_ANYWAY_MS   10000 /* its answer has the manager's term */
 #define OUTAGE_MAX	   128
 #define FAILURE_MAX	   512
 
@@ -60,16 +61,16 @@ struct membership {
 	struct backoff backoff;
 	uint64_t next_attempt; /* on clock_ns()                                       */
 
-	struct store_term term;	 /* the manager's, that it told last */
-	struct store_term noted; /* the same, as stores know it; the thread's */
-
-	bool is_kept_out; /* see membership_is_kept_out() */
-	bool has_joined;  /* this incarnation has joined at least once */
-	int failure;	  /* not 0: it will not try again */
+	struct store_term term; /* the manager's, that it told last */
+	bool is_kept_out;	/* see membership_is_kept_out() */
+	bool has_joined;	/* this incarnation has joined at least once */
+	int failure;		/* not 0: it will not try again */
 	char failure_sentence[FAILURE_MAX];
 
 	bool is_report_due;
-	uint64_t next_report; /* on clock_ns(); no report before this */
+	uint64_t next_report;	/* on clock_ns(); no report before this */
+	uint64_t report_anyway; /* and one at this, also without news */
+	bool is_term_due;	/* stores do not know the last one yet */
 	struct reported reported;
 };
 
@@ -282,7 +283,11 @@ static void take_term(struct membership *membership, const Afar__Term *term)
 	if (!term)
 		return;
 	pthread_mutex_lock(&membership->lock);
+	membership->is_term_due =
+		membership->term.number != term->number || membership->term.random != term->random;
 	membership->term = (struct store_term){term->number, term->random};
+	if (membership->is_term_due)
+		pthread_cond_signal(&membership->changed);
 	pthread_mutex_unlock(&membership->lock);
 }
 
@@ -309,7 +314,6 @@ static int exchange_join(struct membership *membership, Afar__ServerJoin *join)
 		joined = frame->reply->server_joined;
 		take_identity(membership, joined);
 		take_term(membership, joined->term);
-		membership->noted = membership->term;
 		join_take_stores(options, join, joined);
 		release_unknown(membership, joined);
 	}
@@ -407,7 +411,7 @@ static void on_reported(void *argument, const Afar__Frame *frame, int status)
 		take_term(membership, frame->reply->term);
 }
 
-/* Has the stores note the manager's term, if it is another one. */
+/* Has the stores note the manager's term. */
 static void note_term(struct membership *membership)
 {
 	struct stores *stores = membership->options.stores;
@@ -416,9 +420,6 @@ static void note_term(struct membership *membership)
 	pthread_mutex_lock(&membership->lock);
 	term = membership->term;
 	pthread_mutex_unlock(&membership->lock);
-	if (term.number == membership->noted.number && term.random == membership->noted.random)
-		return;
-	membership->noted = term;
 	for (unsigned i = 0; i < stores->nr; i++)
 		if (store_note_term(stores->entries[i], term) != 0)
 			log_error("%s", error_last_line());
@@ -431,12 +432,12 @@ static void send_report(struct membership *membership)
 		.deadline = clock_deadline_ms(JOIN_TIMEOUT_MS),
 	};
 	Afar__Request request = AFAR__REQUEST__INIT;
+	const bool is_due = clock_ns() >= membership->report_anyway;
 	struct report report;
 
-	note_term(membership);
 	report_fill(membership->options.pool, membership->options.lanes, membership->options.stores,
 		    &report);
-	if (!report_is_news(&report.message, &membership->reported))
+	if (!report_is_news(&report.message, &membership->reported) && !is_due)
 		return;
 	request.call_case = AFAR__REQUEST__CALL_SERVER_REPORT;
 	request.server_report = &report.message;
@@ -445,6 +446,7 @@ static void send_report(struct membership *membership)
 	rpc_send(membership->connection, &envelope, &request, on_reported, membership);
 	pthread_mutex_lock(&membership->lock);
 	membership->next_report = clock_deadline_ms(REPORT_INTERVAL_MS);
+	membership->report_anyway = clock_deadline_ms(REPORT_ANYWAY_MS);
 	pthread_mutex_unlock(&membership->lock);
 }
 
@@ -464,7 +466,7 @@ static void wait_until(struct membership *membership, uint64_t deadline)
 	pthread_cond_timedwait(&membership->changed, &membership->lock, &until);
 }
 
-enum duty { DUTY_DROP, DUTY_CONNECT, DUTY_JOIN, DUTY_ORDERS, DUTY_REPORT, DUTY_STOP };
+enum duty { DUTY_DROP, DUTY_CONNECT, DUTY_JOIN, DUTY_ORDERS, DUTY_TERM, DUTY_REPORT, DUTY_STOP };
 
 /* Returns the most urgent duty; waits while there is none. The caller holds the lock. */
 static enum duty next_duty(struct membership *membership)
@@ -485,10 +487,13 @@ static enum duty next_duty(struct membership *membership)
 			if (clock_ns() >= membership->next_attempt)
 				return DUTY_CONNECT;
 			wake_up = membership->next_attempt;
-		} else if (membership->state == LINK_JOINED && membership->is_report_due) {
-			if (clock_ns() >= membership->next_report)
+		} else if (membership->state == LINK_JOINED) {
+			if (membership->is_term_due)
+				return DUTY_TERM;
+			wake_up = membership->is_report_due ? membership->next_report
+							    : membership->report_anyway;
+			if (clock_ns() >= wake_up)
 				return DUTY_REPORT;
-			wake_up = membership->next_report;
 		}
 		wait_until(membership, wake_up);
 	}
@@ -503,6 +508,8 @@ static void *thread_run(void *argument)
 	while ((duty = next_duty(membership)) != DUTY_STOP) {
 		if (duty == DUTY_REPORT)
 			membership->is_report_due = false;
+		if (duty == DUTY_TERM)
+			membership->is_term_due = false;
 		pthread_mutex_unlock(&membership->lock);
 		switch (duty) {
 		case DUTY_DROP:
@@ -516,6 +523,9 @@ static void *thread_run(void *argument)
 			break;
 		case DUTY_ORDERS:
 			orders_work(membership->orders);
+			break;
+		case DUTY_TERM:
+			note_term(membership);
 			break;
 		case DUTY_REPORT:
 			send_report(membership);

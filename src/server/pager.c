@@ -218,17 +218,23 @@ static void give_up_io(struct store_work *work)
 
 static void on_got(struct ftl_get *get)
 {
-	on_ended(caa_container_of(get, struct page_io, get), get->result);
+	struct page_io *io = caa_container_of(get, struct page_io, get);
+
+	on_ended(io, store_answer(io->extent->store, get->result, false));
 }
 
 static void on_put(struct ftl_put *put)
 {
-	on_ended(caa_container_of(put, struct page_io, put), put->result);
+	struct page_io *io = caa_container_of(put, struct page_io, put);
+
+	on_ended(io, store_answer(io->extent->store, put->result, true));
 }
 
 static void on_durable(struct ftl_sync *sync)
 {
-	on_ended(caa_container_of(sync, struct page_io, sync), sync->result);
+	struct page_io *io = caa_container_of(sync, struct page_io, sync);
+
+	on_ended(io, store_answer(io->extent->store, sync->result, true));
 }
 
 static void begin_read(struct page_io *io, uint64_t lba, uint64_t offset)
@@ -315,8 +321,9 @@ struct store_syncing {
 static void on_synced(struct ftl_sync *sync)
 {
 	struct store_syncing *syncing = caa_container_of(sync, struct store_syncing, sync);
-	const struct store *store = syncing->store;
-	struct message_reply reply = {.status = sync->result, .value = store->stat.opening};
+	struct store *store = syncing->store;
+	struct message_reply reply = {.status = store_answer(store, sync->result, true),
+				      .value = store->stat.opening};
 
 	store_work_end(syncing->store, &syncing->work);
 	if (reply.status == 0 && syncing->remembered < store->whole_since)

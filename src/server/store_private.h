@@ -101,6 +101,7 @@ struct store {
 	struct cds_list_head listings; /* calls that wait for the trims */
 	struct cds_list_head asking;   /* struct store_keys that wait for extents to be confirmed */
 	uint64_t counted_at;	       /* on clock_ns(): when the numbers were */
+	uint64_t complain_at;	       /* of the device's next error, in the log */
 	bool has_ended;		       /* the last poll told of something */
 	bool is_count_due;	       /* something has ended since */
 
@@ -120,6 +121,9 @@ int store_write_record(struct store *store, uint32_t id, const void *data, size_
 void store_count(struct store *store);
 /* The device is beyond use. The next poll gives up what is under way. */
 void store_fail(struct store *store, int code);
+/* Returns what others hear of a result of the layer. A device's own error is -EIO to them, with a line in the log: its code would be
+ * taken for the transport's or the cluster's, as -ETIMEDOUT, -ENOTCONN, -EAGAIN and -ENOSPC are. On the thread. */
+int store_answer(struct store *store, int result, bool is_change);
 /* Around a request to the layer. Not once the device is beyond use. */
 void store_work_begin(struct store *store, struct store_work *work);
 /* Also from `give_up`, and then it does nothing. */

@@ -34,7 +34,8 @@ struct zeroing {
 
 static void on_ended(struct zeroing *zeroing, int result)
 {
-	const struct message_reply reply = {.status = zeroing->status ? zeroing->status : result};
+	const int answer = store_answer(zeroing->store, result, true);
+	const struct message_reply reply = {.status = zeroing->status ? zeroing->status : answer};
 
 	zeroing->status = reply.status;
 	if (--zeroing->nr_left > 0)

@@ -76,12 +76,13 @@ static int refuse_command(int argc, char **argv)
 	if (!*known)
 		return cli_misuse(NULL, "'%.64s' is no command", argv[0]);
 	if (argc < 2)
-		return cli_misuse(NULL, "%s: what of it? There are %s", argv[0], known);
+		return cli_misuse(NULL, "%s: say what to do: %s", argv[0], known);
 	if (is_help(argv[1])) {
 		help_overview(argv[0]);
 		return 0;
 	}
-	return cli_misuse(NULL, "'%s %.64s' is no command; there are %s", argv[0], argv[1], known);
+	return cli_misuse(NULL, "'%s %.64s' is no command; the commands are: %s", argv[0], argv[1],
+			  known);
 }
 
 static int run_command(struct cli *cli, int argc, char **argv)

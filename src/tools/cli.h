@@ -133,6 +133,12 @@ int cli_size(const struct cli_command *command, const char *what, const char *te
 /* Makes a JSON text; null if it is empty, or not UTF-8, which JSON needs. The text may come from
  * others. */
 json_t *cli_json_text(const char *text);
+/* What the word for so many things ends with. */
+static inline const char *cli_plural(int64_t nr)
+{
+	return nr == 1 ? "" : "s";
+}
+
 /* Makes a JSON number. They are signed here, so a larger value becomes the largest. */
 json_t *cli_json_number(uint64_t value);
 /* Prints `json` and drops it. NULL: there was no memory for it. Returns 0, or CLI_FAILED with a

@@ -181,8 +181,9 @@ static int check_empty(struct cli *cli, const char *name)
 	if (stat.nr_inodes <= 1)
 		return 0;
 	return cli_fail("remove the file system %s: it has %" PRIu64
-			" files and directories; --force removes them, too",
-			name, stat.nr_inodes - 1);
+			" file%s or director%s; --force removes them, too",
+			name, stat.nr_inodes - 1, stat.nr_inodes == 2 ? "" : "s",
+			stat.nr_inodes == 2 ? "y" : "ies");
 }
 
 static int fs_rm(struct cli *cli, const struct cli_command *command, int argc, char **argv)

@@ -232,7 +232,7 @@ static void say_needs(const struct graph_options *options, const struct graph_ne
 	char bytes[SIZE_TEXT_MAX];
 
 	printf("%" PRIu64 " vertices, %" PRIu64 " edges, %u worker%s", needs->nr_vertices,
-	       needs->nr_edges, options->nr_workers, options->nr_workers == 1 ? "" : "s");
+	       needs->nr_edges, options->nr_workers, cli_plural(options->nr_workers));
 	if (needs->ns_bytes) {
 		printf(": takes %s of ", size_text(needs->ns_bytes, bytes));
 		cli_print(needs->ns);

@@ -30,10 +30,10 @@ static int remove_server(struct cli *cli, const char *text, bool is_sure)
 	if (nr_lost < 0)
 		return cli_fail_last((int)nr_lost);
 	if (!is_sure) {
-		printf("%" PRId64 " regions are lost with server %" PRIu64
+		printf("%" PRId64 " region%s %s lost with server %" PRIu64
 		       ", which is down for %" PRIu64 " s and held %s\n",
-		       nr_lost, server.number, server.down_ms / 1000,
-		       size_text(server.granted_bytes, granted));
+		       nr_lost, cli_plural(nr_lost), nr_lost == 1 ? "is" : "are", server.number,
+		       server.down_ms / 1000, size_text(server.granted_bytes, granted));
 		fflush(stdout);
 		return cli_fail(
 			"remove the server %s: nothing is done yet; if its machine is gone for "
@@ -43,8 +43,8 @@ static int remove_server(struct cli *cli, const char *text, bool is_sure)
 	ret = afar_server_remove(cli->session, server.number);
 	if (ret)
 		return cli_fail_last(ret);
-	printf("removed server %" PRIu64 ", and with it %" PRId64 " regions\n", server.number,
-	       nr_lost);
+	printf("removed server %" PRIu64 ", and with it %" PRId64 " region%s\n", server.number,
+	       nr_lost, cli_plural(nr_lost));
 	return 0;
 }
 

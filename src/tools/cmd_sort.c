@@ -236,8 +236,7 @@ static int say_needs(struct cli *cli, const struct sort_options *options)
 	if (sort_look(cli->session, options, &needs))
 		return fail();
 	printf("sorting %s with %u worker%s: takes %s of ", size_text(needs.input_bytes, input),
-	       options->nr_workers, options->nr_workers == 1 ? "" : "s",
-	       size_text(needs.ns_bytes, ns));
+	       options->nr_workers, cli_plural(options->nr_workers), size_text(needs.ns_bytes, ns));
 	cli_print(needs.ns);
 	printf(", and about %s in each worker\n", size_text(needs.worker_bytes, worker));
 	fflush(stdout);

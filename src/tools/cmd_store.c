@@ -179,8 +179,8 @@ static int say_what_is_lost(struct cli *cli, const struct found_store *store)
 
 	if (nr_lost < 0)
 		return cli_fail_last((int)nr_lost);
-	printf("%" PRId64 " regions are lost with store %016" PRIx64 ", which server '", nr_lost,
-	       store->number);
+	printf("%" PRId64 " region%s %s lost with store %016" PRIx64 ", which server '", nr_lost,
+	       cli_plural(nr_lost), nr_lost == 1 ? "is" : "are", store->number);
 	cli_print(store->server);
 	printf("' had on ");
 	cli_print(store->path);
@@ -215,8 +215,8 @@ static int forget_store(struct cli *cli, const char *text, bool is_sure)
 	ret = afar_store_forget(cli->session, store.number);
 	if (ret)
 		return cli_fail_last(ret);
-	printf("forgot store %016" PRIx64 ", and with it %" PRId64 " regions\n", store.number,
-	       nr_lost);
+	printf("forgot store %016" PRIx64 ", and with it %" PRId64 " region%s\n", store.number,
+	       nr_lost, cli_plural(nr_lost));
 	return 0;
 }
 

@@ -34,6 +34,8 @@ static void put_all(struct store *store, const struct state *state)
 	struct removal *removal;
 
 	store_put_cluster(store, state);
+	if (state->nr_past_terms != 0)
+		store_put_past_terms(store, state);
 	cds_list_for_each_entry (principal, &state->principals, node)
 		store_put_principal(store, principal);
 	cds_list_for_each_entry (ns, &state->namespaces, node) {

@@ -49,4 +49,4 @@ refused 2 'multiple of 4096' "$AFAR" flash simulate --segment 5000
 refused 2 'not a size' "$AFAR" flash simulate --capacity much
 refused 1 'need more spare' "$AFAR" flash simulate --capacity 1M
 refused 2 'unexpected argument' "$AFAR" flash simulate more
-refused 2 'there are .*simulate' "$AFAR" flash frobnicate
+refused 2 'the commands are: .*simulate' "$AFAR" flash frobnicate

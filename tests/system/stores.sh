@@ -151,13 +151,13 @@ status=0
 [ "$(wc -l <said.err)" -eq 1 ] || fail "it says: $(cat said.err)"
 grep -q 'nothing is done yet.*--yes' said.err || fail "it says: $(cat said.err)"
 grep -Eq '^wide +0x1000 +5.7 MiB +a$' said.out || fail "it says: $(cat said.out)"
-grep -Eq "^1 regions are lost with store $number, .*'one'.*, is away for .*holds" said.out || fail "it says: $(cat said.out)"
+grep -Eq "^1 region is lost with store $number, .*'one'.*, is away for .*holds" said.out || fail "it says: $(cat said.out)"
 is_away || fail "store forget without --yes did something"
 "$AFAR" key add bob --out bob
 refused 1 'operator' "$AFAR" --key bob store forget "$number" --yes
 
 "$AFAR" store forget "$number" --yes >said.out
-grep -q "^forgot store $number, and with it 1 regions" said.out || fail "it says: $(cat said.out)"
+grep -q "^forgot store $number, and with it 1 region$" said.out || fail "it says: $(cat said.out)"
 [ "$(stores 'sorted(stores)')" = "['left', 'right']" ] || fail "stores: $("$AFAR" store ls)"
 refused 1 'there is none' "$AFAR" store forget "$number" --yes
 "$AFAR" region stat wide:a | grep -Eq '^state +lost$' || fail "what was in it is not lost"

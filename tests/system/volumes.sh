@@ -59,7 +59,7 @@ refused 2 'unexpected' "$AFAR" volume create bad 4M more
 refused 2 'no tier' "$AFAR" volume create bad 4M --tier tape
 refused 2 'power of two' "$AFAR" volume create bad 4M --stripe 5000
 refused 2 'number up to' "$AFAR" volume create bad 4M --width 65
-refused 2 'what of it' "$AFAR" volume
+refused 2 'say what to do: create' "$AFAR" volume
 refused 2 'create, ls, stat, resize, rm' "$AFAR" volume frobnicate
 for name in '' .. .hidden a/b 'two words' "$(printf 'caf\351')" "$(head -c 256 /dev/zero | tr '\0' n)" "$(printf 'a\033[31mb')"; do
 	refused 1 '' "$AFAR" volume create "$name" 4M

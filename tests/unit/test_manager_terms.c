@@ -98,6 +98,14 @@ static void test_older_records(void **state)
 	expect_kept_out(0, "server server-0");
 	expect_kept_out(0, "server server-0"); /* is told once */
 	expect_newer(1, "server server-0");
+	/* However often it starts, and whatever is committed. */
+	for (unsigned i = 0; i < 5; i++) {
+		restart();
+		fixture_advance(&fixture, 20000);
+		create_namespace(&fixture, &client, ask_create(i % 2 ? "odd" : "even", 1, 0));
+		EXPECT(&client, ask_delete(i % 2 ? "odd" : "even", 0), 0);
+		expect_kept_out(0, "server server-0");
+	}
 
 	/* The newest are there after all. */
 	memory_store_save(&fixture.store, &before);

@@ -346,7 +346,8 @@ static int show_key(const struct lmdb_store *store, const struct ranging *rangin
 {
 	struct meta_bytes value;
 
-	(void)store;
+	if (key.length > METASTORE_KEY_MAX)
+		return fail_damaged(store, key);
 	return ranging->key(ranging->argument, key, sums_check(key, stored, &value) < 0);
 }
 

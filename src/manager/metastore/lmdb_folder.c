@@ -96,23 +96,32 @@ ssize_t lmdb_folder_heads(const struct lmdb_folder *folder, uint8_t heads[REDO_H
 			  folder->path);
 }
 
-int lmdb_folder_take_new(const struct lmdb_folder *folder)
+/* A file system that cannot sync a folder does that by itself, or not at all. */
+int lmdb_folder_sync(const struct lmdb_folder *folder)
 {
-	char from[PATH_MAX + 16], to[PATH_MAX + 16];
 	int fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret = 0;
 
-	name_file(folder, "data.mdb.new", from);
-	name_file(folder, "data.mdb", to);
-	/* A file system that cannot sync a folder does that by itself, or not at all. */
-	if (fd < 0 || rename(from, to) < 0 || (fsync(fd) < 0 && errno != EINVAL))
-		ret = error_fail(-errno, "rename %s: %m; check the disk", from);
+	if (fd < 0 || (fsync(fd) < 0 && errno != EINVAL))
+		ret = error_fail(-errno, "sync the folder %s: %m; check the disk", folder->path);
 	if (fd >= 0)
 		close(fd);
 	return ret;
 }
 
-/* A store was getting sums when its manager ended: the log tells which of the two files counts. */
-static int settle_new(struct lmdb_folder *folder)
+int lmdb_folder_take_new(const struct lmdb_folder *folder)
+{
+	char from[PATH_MAX + 16], to[PATH_MAX + 16];
+
+	name_file(folder, "data.mdb.new", from);
+	name_file(folder, "data.mdb", to);
+	if (rename(from, to) < 0)
+		return error_fail(-errno, "rename %s: %m; check the disk", from);
+	return lmdb_folder_sync(folder);
+}
+
+/* Opens the new file that a store was getting with its sums when its manager ended, if the log goes with it. Returns its descriptor;
+ * -ENOENT: there is none, or it does not count yet. -EBADMSG, with a sentence: it should, and is damaged. */
+static int open_new(const struct lmdb_folder *folder)
 {
 	uint8_t heads[REDO_HEADS_MAX];
 	struct redo_checkpoint checkpoint;
@@ -121,18 +130,38 @@ static int settle_new(struct lmdb_folder *folder)
 	int fd;
 
 	name_file(folder, "data.mdb.new", name);
-	fd = open(name, O_RDONLY | O_CLOEXEC);
+	if (!folder->log || redo_last_checkpoint(folder->log).is_old)
+		return -ENOENT;
+	fd = open(name, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
-		return 0;
-	n = pread(fd, heads, sizeof(heads), 0);
+		return -ENOENT;
+	checkpoint = redo_last_checkpoint(folder->log);
+	n = pread(fd, heads, checkpoint.length, 0);
+	if (n == (ssize_t)checkpoint.length &&
+	    memcmp(heads, checkpoint.heads, checkpoint.length) == 0)
+		return fd;
 	close(fd);
-	if (folder->log) {
-		checkpoint = redo_last_checkpoint(folder->log);
-		if (!checkpoint.is_old && n >= (ssize_t)checkpoint.length &&
-		    memcmp(heads, checkpoint.heads, checkpoint.length) == 0)
-			return lmdb_folder_take_new(folder);
+	return error_fail(
+		-EBADMSG,
+		"open the store %s: data.mdb.new is damaged, or does not go with redo.log; "
+		"put the whole folder back from a copy",
+		folder->path);
+}
+
+/* A store was getting sums when its manager ended: the log tells which of the two files counts. */
+static int settle_new(struct lmdb_folder *folder)
+{
+	char name[PATH_MAX + 16];
+	int fd = open_new(folder);
+
+	if (fd >= 0) {
+		close(fd);
+		return lmdb_folder_take_new(folder);
 	}
-	unlink(name);
+	if (fd != -ENOENT)
+		return fd;
+	name_file(folder, "data.mdb.new", name);
+	unlink(name); /* the old file counts */
 	return 0;
 }
 
@@ -369,6 +398,10 @@ int64_t metastore_lmdb_check(const char *path, metastore_found *found, void *arg
 	ret = lock(&folder);
 	if (ret == 0)
 		ret = redo_open(path, &folder.log);
+	if (ret == 0) {
+		folder.fd = open_new(&folder);
+		ret = folder.fd < 0 && folder.fd != -ENOENT ? folder.fd : 0;
+	}
 	if (ret == 0)
 		ret = lmdb_folder_open_file(&folder);
 	if (ret == 0)

@@ -401,7 +401,11 @@ static bool read_heads(const uint8_t *heads, size_t length, struct head *out)
 		if (i == 0 || head.transaction > out->transaction)
 			*out = head;
 	}
-	return out->tables[FREE].depth < DEPTH_MAX && out->tables[PAIRS].depth < DEPTH_MAX;
+	for (size_t i = 0; i < NR_TABLES; i++)
+		if (out->tables[i].depth >= DEPTH_MAX ||
+		    (out->tables[i].root == NO_PAGE) != (out->tables[i].depth == 0))
+			return false;
+	return true;
 }
 
 size_t pages_heads_length(const void *start, size_t length)

@@ -173,7 +173,9 @@ static int replace(struct lmdb_folder *folder, const char *new_path,
 		return (int)length;
 	checkpoint.length = (size_t)length;
 	checkpoint.file_bytes = (uint64_t)stat.st_size;
-	ret = redo_make(folder->path, &checkpoint, &folder->log);
+	ret = lmdb_folder_sync(folder);
+	if (ret == 0)
+		ret = redo_make(folder->path, &checkpoint, &folder->log);
 	return ret < 0 ? ret : lmdb_folder_take_new(folder);
 }
 
