@@ -13,6 +13,17 @@
 
 /* ---- The manager's own */
 
+/* The last one's number is its end. If this commit fails the manager does not start, so no note is needed. */
+static void end_last(struct state *state)
+{
+	if (state->term.number == 0)
+		return;
+	if (state->nr_past_terms == STATE_TERMS_MAX)
+		memmove(&state->past_terms[0], &state->past_terms[1],
+			--state->nr_past_terms * sizeof(state->past_terms[0]));
+	state->past_terms[state->nr_past_terms++] = state->term;
+}
+
 int terms_begin(struct core *core)
 {
 	struct state *state = core->state;
@@ -21,16 +32,11 @@ int terms_begin(struct core *core)
 
 	if (ret < 0)
 		return ret;
-	/* The last one's number is its end. If this commit fails the manager does not start, so no note is needed. */
-	if (state->term.number != 0) {
-		if (state->nr_past_terms == STATE_TERMS_MAX)
-			memmove(&state->past_terms[0], &state->past_terms[1],
-				--state->nr_past_terms * sizeof(state->past_terms[0]));
-		state->past_terms[state->nr_past_terms++] = state->term;
-		store_put_past_terms(core->store, state);
-	}
+	end_last(state);
 	undo_set(core->undo, state->term, begun);
 	store_put_cluster(core->store, state);
+	if (state->nr_past_terms != 0)
+		store_put_past_terms(core->store, state);
 	core->terms.due_at = core_now(core) + TERM_NS;
 	return 0;
 }
@@ -69,9 +75,8 @@ static bool is_continued(const struct state *state, const Afar__Term *told)
 	for (uint32_t i = state->nr_past_terms; i > 0; i--)
 		if (state->past_terms[i - 1].random == told->random)
 			return told->number <= state->past_terms[i - 1].number;
-	/* Of a start that is so long ago that it is forgotten. */
-	return state->nr_past_terms == STATE_TERMS_MAX &&
-	       told->number < state->past_terms[0].number;
+	/* Also of a start that is so long ago that it is forgotten: an operator knows. */
+	return false;
 }
 
 static void note_newer(struct core *core, const char *who)

@@ -283,11 +283,11 @@ static void take_term(struct membership *membership, const Afar__Term *term)
 	if (!term)
 		return;
 	pthread_mutex_lock(&membership->lock);
-	membership->is_term_due =
-		membership->term.number != term->number || membership->term.random != term->random;
-	membership->term = (struct store_term){term->number, term->random};
-	if (membership->is_term_due)
+	if (membership->term.number != term->number || membership->term.random != term->random) {
+		membership->term = (struct store_term){term->number, term->random};
+		membership->is_term_due = true;
 		pthread_cond_signal(&membership->changed);
+	}
 	pthread_mutex_unlock(&membership->lock);
 }
 

@@ -134,7 +134,9 @@ static int open_new(const struct lmdb_folder *folder)
 		return -ENOENT;
 	fd = open(name, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
-		return -ENOENT;
+		return errno == ENOENT ? -ENOENT
+				       : error_fail(-errno, "open the store %s: data.mdb.new: %m",
+						    folder->path);
 	checkpoint = redo_last_checkpoint(folder->log);
 	n = pread(fd, heads, checkpoint.length, 0);
 	if (n == (ssize_t)checkpoint.length &&
