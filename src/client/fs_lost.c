@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a file system has lost: see fs_lost.h. */
+/* Finds the bytes that a file system has lost; see fs_lost.h. */
 #include "client/fs_lost.h"
 
 #include <errno.h>

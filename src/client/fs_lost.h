@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a file system has lost with servers, in memory, or with stores. Its layout names the chunks; whoever asks for bytes
+ * Lost bytes of a file system: they went with a server's memory, or with a store. Its layout names the chunks; whoever asks for bytes
  * there is answered with -EIO, and a line that says of which file, and which server had them.
  */
 #ifndef CLIENT_FS_LOST_H

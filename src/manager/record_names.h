@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a record of the manager is, for people: they hear it when one is damaged. */
+/* Names the manager's records for people, who hear it when one is damaged. */
 #ifndef MANAGER_RECORD_NAMES_H
 #define MANAGER_RECORD_NAMES_H
 

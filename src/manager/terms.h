@@ -13,7 +13,7 @@
 
 /* The manager starts: a new term begins, in the commit that follows. -ENOMEM. */
 int terms_begin(struct core *core);
-/* What is about to be committed makes older copies of the records older. Call it before each commit. */
+/* Raises the term's number, if it is due and there is something to commit. Call it before each commit. */
 void terms_note_change(struct core *core);
 
 /* Whether a server or store, of which `what` and `name` are for people, may join with the term that it was told last. NULL: it

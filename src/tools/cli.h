@@ -133,7 +133,7 @@ int cli_size(const struct cli_command *command, const char *what, const char *te
 /* Makes a JSON text; null if it is empty, or not UTF-8, which JSON needs. The text may come from
  * others. */
 json_t *cli_json_text(const char *text);
-/* What the word for so many things ends with. */
+/* Returns the ending of the word for so many things: "s", or nothing. */
 static inline const char *cli_plural(int64_t nr)
 {
 	return nr == 1 ? "" : "s";

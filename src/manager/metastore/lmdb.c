@@ -395,7 +395,7 @@ static int compare_all(const struct lmdb_store *store, MDB_txn *txn,
 	return 0;
 }
 
-/* What a transaction changes. */
+/* Counts what a transaction changes. */
 struct effect {
 	int64_t growth;		   /* of the bytes of keys and values */
 	struct meta_totals totals; /* afterwards */

@@ -35,7 +35,7 @@ int lmdb_folder_open_file(struct lmdb_folder *folder);
 /* Reads LMDB's heads. Returns how many bytes they have; -EIO, -EBADMSG, with a sentence. */
 ssize_t lmdb_folder_heads(const struct lmdb_folder *folder, uint8_t heads[REDO_HEADS_MAX]);
 
-/* What is in the folder under which name is durable. With a sentence. */
+/* Makes the names in the folder durable. Errors of the disk, with a sentence. */
 int lmdb_folder_sync(const struct lmdb_folder *folder);
 /* LMDB's new file, which the log goes with, takes the place of the old one, durably. With a sentence. */
 int lmdb_folder_take_new(const struct lmdb_folder *folder);

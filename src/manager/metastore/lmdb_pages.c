@@ -162,7 +162,7 @@ static size_t value_length(const struct node *node)
 	return node->low | (size_t)node->high << 16;
 }
 
-/* What a node takes of its page. */
+/* Returns how many bytes of its page a node takes. */
 static size_t node_bytes(const struct page *page, const struct node *node)
 {
 	size_t bytes = sizeof(*node) + node->key_length;
