@@ -45,7 +45,7 @@ END
 
 measures 'dram over local, write 1 MiB' 1
 measures 'native, dram, read 4 KiB random' 2
-measures 'depth 1 / ' 8
+measures 'flash, read 4 KiB random, depth 1 / ' 2
 
 rm -f rows line
 [ "$(ls -A)" = nothing ] || fail "left behind: $(ls -A)"

@@ -292,7 +292,7 @@ static unsigned flip_each(struct file *file, size_t step, size_t end)
 
 static void flip_data(bool is_killed)
 {
-	const size_t step = test_effort(397, 197, 3);
+	const size_t step = test_effort(797, 397, 3);
 	unsigned nr;
 
 	make_store(is_killed);
