@@ -36,8 +36,7 @@ bool binding_may_skip(const struct binding_server *server)
 {
 	const struct peer *peer = server->peer;
 
-	return peer->store == 0 || (server->away_until > clock_ns() && !server->owes_sync &&
-				    server->nr_synced == peer->nr_written);
+	return peer->store == 0 || (!server->owes_sync && server->nr_synced == peer->nr_written);
 }
 
 bool need_has(const struct target_need *need, const struct binding *binding, uint32_t home)
@@ -69,8 +68,10 @@ int sync_marks_take(struct sync_marks *marks, struct afar_target *target)
 		binding_unref(binding);
 		return error_code(-ENOMEM);
 	}
-	for (uint32_t i = 0; i < binding->layout->nr_homes; i++)
+	for (uint32_t i = 0; i < binding->layout->nr_homes; i++) {
 		marks->nr_written[i] = binding->servers[i].peer->nr_written;
+		binding->servers[i].has_refused_sync = false;
+	}
 	return 0;
 }
 
@@ -79,10 +80,10 @@ void sync_marks_end(struct sync_marks *marks, bool is_done)
 	struct binding *binding = marks->binding;
 
 	/* A binding that has come meanwhile took over what was owed: then the next sync goes there again. */
-	for (uint32_t i = 0; i < binding->layout->nr_homes && is_done; i++) {
+	for (uint32_t i = 0; i < binding->layout->nr_homes; i++) {
 		struct binding_server *server = &binding->servers[i];
 
-		if (binding_may_skip(server))
+		if (binding_may_skip(server) || !(is_done || server->has_refused_sync))
 			continue;
 		server->nr_synced = marks->nr_written[i];
 		server->owes_sync = false;

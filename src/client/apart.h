@@ -17,7 +17,7 @@ struct target_need {
 	const struct target_piece *pieces;
 	unsigned nr;
 	bool is_of_left; /* only of pieces that have the status PIECE_LEFT */
-	/* In place of pieces: all stores but those that are away and owe the handle nothing. */
+	/* In place of pieces: the stores that have writes of the session which no sync covers. */
 	bool is_sync;
 };
 
@@ -28,10 +28,12 @@ static inline bool target_is_apart(const struct afar_target *target)
 
 /* Returns whether the need has something at a home. NULL needs all. */
 bool need_has(const struct target_need *need, const struct binding *binding, uint32_t home);
-/* Returns whether a sync may leave out a store: it is away, and all that this handle wrote there has been
- * synced. Within a hold, or with a reference. */
+/* Returns whether a sync may leave out a server: it has no store, or all that the session wrote there has been
+ * synced. A store that is away, or read only, then fails no sync, and a sync of one file does not ask a hundred
+ * stores. Within a hold, or with a reference. */
 bool binding_may_skip(const struct binding_server *server);
-/* Notes how much was written to each store, before a sync; and that a sync has covered that. */
+/* Notes how much was written to each store, before a sync; and that a sync has covered that, or that a store has
+ * refused it: then that is lost, and the next sync does not wait for it. */
 struct sync_marks {
 	struct binding *binding;
 	uint64_t *nr_written;

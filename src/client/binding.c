@@ -172,8 +172,6 @@ static int reach_store(struct binding *binding, uint32_t index, const Afar__Layo
 				  (unsigned long long)home->life);
 	binding->servers[index].opening = place->opening;
 	binding->servers[index].away_since = away_since(place);
-	if (place->is_away)
-		binding->servers[index].away_until = clock_ns() + BINDING_AWAY_NS;
 	ret = peer_get(binding->target->session, server, place, &peer);
 	return ret ? ret : reach_server(binding, index, peer);
 }
@@ -252,7 +250,6 @@ int binding_like(const struct binding *from, struct afar_target *target, struct 
 		binding->servers[i].changes = from->servers[i].changes;
 		binding->servers[i].opening = from->servers[i].opening;
 		binding->servers[i].away_since = from->servers[i].away_since;
-		binding->servers[i].away_until = from->servers[i].away_until;
 	}
 	if (ret) {
 		binding_unref(binding);

@@ -23,8 +23,6 @@
 
 struct afar_target;
 
-#define BINDING_AWAY_NS ((uint64_t)1000000000) /* for so long the manager is not asked again */
-
 struct binding_server {
 	struct peer *peer;
 	struct peer_reach *reach; /* counted in as a target of it */
@@ -38,12 +36,13 @@ struct binding_server {
 	/* On clock_ns(), of a store that no connected server had when the binding was made; 0: one had
 	 * it. */
 	uint64_t away_since;
-	/* On clock_ns(): until then it counts as away, because the manager has said so. */
-	_Atomic uint64_t away_until;
 	/* Of a store: how many writes there of the session (peer->nr_written) a sync has covered; and
 	 * whether an older binding had some that none has. */
 	_Atomic uint64_t nr_synced;
 	atomic_bool owes_sync;
+	/* Likewise: it has answered the sync that is under way with -EIO. What it has not made durable will
+	 * not become so before it is opened again. */
+	atomic_bool has_refused_sync;
 	atomic_bool is_keyed; /* has the keys of its copies */
 };
 

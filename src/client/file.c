@@ -381,10 +381,11 @@ int file_commit(struct afar_file *file)
 
 static int fail_lost_in(const struct afar_fs *fs, uint64_t ino)
 {
-	return error_fail(-AFAR_EUNSYNCED,
-			  "sync inode %llu of file system '%s': a server ended before what was "
-			  "written since the last sync was durable; write it again",
-			  (unsigned long long)ino, fs->ns->name);
+	return error_fail(
+		-AFAR_EUNSYNCED,
+		"sync inode %llu of file system '%s': a server, or its device, failed before "
+		"what was written since the last sync was durable; write it again",
+		(unsigned long long)ino, fs->ns->name);
 }
 
 static int fail_lost(const struct afar_file *file)

@@ -170,8 +170,8 @@ static int tell_losses(struct afar_fs *fs)
 	fs->syncs.nr_told = fs->syncs.nr_losses;
 	pthread_mutex_unlock(&fs->lock);
 	return is_lost ? error_fail(-AFAR_EUNSYNCED,
-				    "sync file system '%s': a server ended before what was written "
-				    "was durable; write it again",
+				    "sync file system '%s': a server, or its device, failed before "
+				    "what was written was durable; write it again",
 				    fs->ns->name)
 		       : 0;
 }

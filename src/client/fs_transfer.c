@@ -80,6 +80,13 @@ int fs_zero(struct afar_fs *fs, uint64_t pool_offset, uint64_t length)
 
 /* ---- Syncing */
 
+/* Returns whether a store has lost writes: its server ended, or its device refuses to make them durable. It says so
+ * once. */
+static bool is_loss(int status)
+{
+	return status == -AFAR_EUNSYNCED || status == -EIO;
+}
+
 /* Syncs until no store has anything lost to tell. Counts the losses. */
 static int sync_once(struct afar_fs *fs, uint64_t *nr_losses)
 {
@@ -88,9 +95,9 @@ static int sync_once(struct afar_fs *fs, uint64_t *nr_losses)
 
 	do {
 		ret = target_sync(fs_pool(fs));
-		if (ret == -AFAR_EUNSYNCED)
+		if (is_loss(ret))
 			++*nr_losses;
-	} while ((ret == -AFAR_EUNSYNCED && *nr_losses < SYNCS_MAX) ||
+	} while ((is_loss(ret) && *nr_losses < SYNCS_MAX) ||
 		 (ret && try_again(fs, &attempts, ret)));
 	return ret == -AFAR_EUNSYNCED ? 0 : ret;
 }

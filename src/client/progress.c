@@ -762,9 +762,10 @@ static void give_word(const struct operation *operation, uint64_t value)
 		memcpy(operation->iov->addr, &value, sizeof(value));
 }
 
-/* Notes the opening that a store has told with the reply to a sync. */
-static void remember_opening(const struct afar_target *target, const struct path *path,
-			     uint64_t opening)
+/* Notes what a store has told with the reply to a sync: its opening, if the handle may move on to that, and that it
+ * has refused. */
+static void remember_synced(const struct afar_target *target, const struct path *path,
+			    uint64_t opening, bool is_refused)
 {
 	struct binding *binding;
 
@@ -773,8 +774,12 @@ static void remember_opening(const struct afar_target *target, const struct path
 	for (uint32_t i = 0; i < binding->layout->nr_homes; i++) {
 		struct binding_server *server = &binding->servers[i];
 
-		if (server->peer->store == path->peer->store && server->opening < opening)
+		if (server->peer->store != path->peer->store)
+			continue;
+		if (server->opening < opening)
 			server->opening = opening;
+		if (is_refused)
+			server->has_refused_sync = true;
 	}
 	hold_end();
 }
@@ -811,8 +816,9 @@ static int take_reply(struct afar_queue *queue, struct path *path, struct messag
 
 	if (!ret && opcode_is_atomic(transfer->operation->opcode))
 		give_word(transfer->operation, value);
-	if (transfer->operation->opcode == AFAR_OP_SYNC && is_heard(transfer->operation, ret))
-		remember_opening(transfer->operation->target, path, value);
+	if (transfer->operation->opcode == AFAR_OP_SYNC)
+		remember_synced(transfer->operation->target, path,
+				is_heard(transfer->operation, ret) ? value : 0, ret == -EIO);
 	if (ret && opcode_is_zero(transfer->operation->opcode))
 		fail_alone(queue, transfer, ret, false);
 	transfer_end(queue, transfer, ret);

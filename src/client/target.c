@@ -269,13 +269,6 @@ static int fail_away(const struct binding *binding, uint32_t index)
 		server->peer->device);
 }
 
-/* Likewise, because the manager has just said so. */
-static int note_away(struct binding *binding, uint32_t index)
-{
-	binding->servers[index].away_until = clock_ns() + BINDING_AWAY_NS;
-	return fail_away(binding, index);
-}
-
 /* Returns whether the target may go on without what was in the server's memory. */
 static bool goes_on(const struct afar_target *target, const struct peer *peer)
 {
@@ -344,7 +337,7 @@ static int ask_again(struct binding *binding, uint32_t index, uint64_t deadline,
 	}
 	/* The manager knows of no server that has the store. */
 	if (peer->store && !ret && !access->expiry)
-		return note_away(binding, index);
+		return fail_away(binding, index);
 	/* Blames the server, also if there was no time left to ask the manager. */
 	if (!is_refused && (!ret || ret == -ETIMEDOUT || ret == -AFAR_EMANAGER))
 		return error_fail(status, "%s", why);

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "flash/ahead.h"
@@ -82,6 +83,7 @@ static void summary_written(struct flash_io *io)
 	if (io->result) {
 		segment->is_worn = true;
 		ftl->segments.nr_worn++;
+		ftl->worn_at = clock_ns();
 	} else {
 		segment_drop_list(&ftl->segments, segment);
 	}
@@ -209,6 +211,7 @@ static void wear(struct ftl *ftl, struct segment *segment, struct write *write)
 		 segment_number(&ftl->segments, segment), afar_strerror(write->io.result));
 	segment->is_worn = true;
 	ftl->segments.nr_worn++;
+	ftl->worn_at = clock_ns();
 	/* Without the record, only one more write fails, after the next recovery. */
 	if (piece->reserved > piece->nr_blocks + 1) {
 		journal_append(&ftl->journal, &record, 1);
@@ -522,6 +525,22 @@ bool append_has_place(const struct ftl *ftl)
 	}
 	return nr[FTL_SEGMENT_FREE] || nr[FTL_SEGMENT_PENDING] || nr[FTL_SEGMENT_DISCARD] ||
 	       nr[FTL_SEGMENT_CLOSING] || append_is_writing(ftl);
+}
+
+bool append_forgive(struct ftl *ftl)
+{
+	uint32_t nr;
+
+	if (!ftl->segments.nr_by_state[FTL_SEGMENT_BAD] ||
+	    clock_ns() < ftl->worn_at + APPEND_WORN_REST_NS)
+		return false;
+	ftl->worn_at = clock_ns();
+	nr = segments_forgive(&ftl->segments);
+	if (nr)
+		log_warn("flash: there is no other room, so %u segments that could not be written "
+			 "are tried again",
+			 nr);
+	return nr != 0;
 }
 
 void append_refuse(struct ftl *ftl, int code)

@@ -543,7 +543,7 @@ static void choose(struct ftl *ftl)
 	    nr[FTL_SEGMENT_DISCARD] || nr[FTL_SEGMENT_CLOSING] || nr[FTL_SEGMENT_CLEANING])
 		return;
 	/* No segment can be freed: only the open ones are left. */
-	if (ftl->is_mixing)
+	if (ftl->is_mixing && !append_forgive(ftl))
 		append_refuse(ftl, -ENOSPC);
 	ftl->is_mixing = true;
 }
@@ -593,7 +593,7 @@ void cleaner_progress(struct ftl *ftl)
 	if (ftl_refusal(ftl))
 		return;
 	/* Too many segments are worn out: no place is left for moved blocks, nor for users'. */
-	if (ftl->is_starved && !append_has_place(ftl))
+	if (ftl->is_starved && !append_has_place(ftl) && !append_forgive(ftl))
 		append_refuse(ftl, -ENOSPC);
 	switch (cleaner->stage) {
 	case CLEANER_IDLE:

@@ -342,7 +342,7 @@ enum ftl_segment_state {
 	FTL_SEGMENT_CLEANING, /* the cleaner is at it */
 	FTL_SEGMENT_PENDING,  /* nothing in it is valid; free once that is durable */
 	FTL_SEGMENT_DISCARD,  /* is being discarded */
-	FTL_SEGMENT_BAD, /* a write failed, or it holds what cannot be read: never used again */
+	FTL_SEGMENT_BAD, /* a write failed, or it holds what cannot be read: used again when the layer is opened, or full */
 	FTL_NR_SEGMENT_STATES,
 };
 

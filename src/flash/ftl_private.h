@@ -37,6 +37,7 @@ struct ftl {
 	bool is_unblocked; /* something ended that may have blocked a piece */
 	bool has_steps;	   /* a sweep goes on with the next poll, without waiting */
 	bool is_starved;   /* users wait for a free segment                 */
+	uint64_t worn_at;  /* on clock_ns(): a write wore out a segment, or those were given back */
 	bool is_mixing;	   /* the cleaner can make none free: they go to what is open */
 	unsigned nr_spare_pieces;
 	unsigned nr_spare_bounces;

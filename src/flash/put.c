@@ -260,16 +260,21 @@ void piece_count(struct piece *piece)
 	piece->is_counted = true;
 }
 
+/* Returns whether more is on its way than there is room for. */
+static bool is_over(const struct ftl *ftl)
+{
+	return ftl->segments.used + ftl->growth > segments_capacity(&ftl->segments);
+}
+
 /* Finds room on the device for the piece. False: it waits, or has ended. */
 static bool has_space(struct piece *piece)
 {
 	struct ftl *ftl = piece->ftl;
-	uint64_t capacity = segments_capacity(&ftl->segments);
 
 	if (piece->is_counted)
 		return true;
 	piece_count(piece);
-	if (piece->growth && ftl->segments.used + ftl->growth > capacity) {
+	if (piece->growth && is_over(ftl) && !(append_forgive(ftl) && !is_over(ftl))) {
 		if (reclaim_may_help(ftl)) {
 			ftl->growth -= piece->growth;
 			piece->is_counted = false;
@@ -279,7 +284,7 @@ static bool has_space(struct piece *piece)
 		piece_end(piece, error_fail(-ENOSPC,
 					    "write a block: all %llu blocks are in use; "
 					    "trim some",
-					    (unsigned long long)capacity));
+					    (unsigned long long)segments_capacity(&ftl->segments)));
 		return false;
 	}
 	return true;

@@ -73,18 +73,9 @@ static int settle_segment(struct ftl *ftl, struct segment *segment)
 		return 0;
 	if (segment->valid)
 		return is_open ? close_segment(ftl, segment) : 0;
-	if (segment->state == FTL_SEGMENT_BAD && segment->is_worn)
-		return 0;
-	if (segment->state == FTL_SEGMENT_BAD)
-		segment_retire(segments, segment, 0);
-	if (!segment->is_worn) {
-		recover_set_free(ftl, segment);
-		return 0;
-	}
-	/* The segment is worn and empty: give it up for good. */
-	recover_retire(ftl, segment);
-	segments->nr_worn--;
-	segment_set_state(segments, segment, FTL_SEGMENT_BAD);
+	/* A device that fails may be well again, or another one. */
+	segment_forgive(segments, segment);
+	recover_set_free(ftl, segment);
 	return 0;
 }
 

@@ -21,11 +21,7 @@ int ftl_recover(struct ftl *ftl);
  * negative code with a line.
  */
 int recover_replay(struct ftl *ftl, uint64_t *end);
-/*
- * These take a segment without a valid block, whatever its state is: the first to waiting to be
- * free, the second to free.
- */
-void recover_retire(struct ftl *ftl, struct segment *segment);
+/* Makes a segment free that has no valid block, whatever its state is, but for BAD: see segment_forgive(). */
 void recover_set_free(struct ftl *ftl, struct segment *segment);
 
 #endif

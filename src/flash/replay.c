@@ -342,7 +342,7 @@ static int load_pages(struct replay *replay, int nr)
 	return wait_loads(replay);
 }
 
-void recover_retire(struct ftl *ftl, struct segment *segment)
+void recover_set_free(struct ftl *ftl, struct segment *segment)
 {
 	struct segments *segments = &ftl->segments;
 
@@ -353,13 +353,6 @@ void recover_retire(struct ftl *ftl, struct segment *segment)
 		segment_set_state(segments, segment, FTL_SEGMENT_FULL);
 	if (segment->state == FTL_SEGMENT_FULL)
 		segment_retire(segments, segment, 0);
-}
-
-void recover_set_free(struct ftl *ftl, struct segment *segment)
-{
-	struct segments *segments = &ftl->segments;
-
-	recover_retire(ftl, segment);
 	if (segment->state == FTL_SEGMENT_PENDING)
 		segment_set_state(segments, segment, FTL_SEGMENT_FREE);
 }
@@ -378,8 +371,9 @@ static int replay_open(struct ftl *ftl, const struct format_record *record)
 	 */
 	if (segment->valid && ftl->map.is_lossy)
 		segment_forget(&ftl->segments, segment);
-	if (segment->valid || segment->state == FTL_SEGMENT_BAD)
+	if (segment->valid)
 		return damaged("a segment is opened that is in use");
+	segment_forgive(&ftl->segments, segment); /* as whoever opened it had */
 	recover_set_free(ftl, segment);
 	return segment_begin(&ftl->segments, segment, record->place);
 }

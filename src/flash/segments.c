@@ -395,6 +395,32 @@ void segment_retire(struct segments *segments, struct segment *segment, uint64_t
 	segment_set_state(segments, segment, FTL_SEGMENT_PENDING);
 }
 
+void segment_forgive(struct segments *segments, struct segment *segment)
+{
+	assert(segment->valid == 0);
+	if (segment->state != FTL_SEGMENT_BAD)
+		segments->nr_worn -= segment->is_worn;
+	segment->is_worn = false;
+	segment->tag = 0;
+	if (segment->state == FTL_SEGMENT_BAD)
+		segment_set_state(segments, segment, FTL_SEGMENT_PENDING);
+}
+
+uint32_t segments_forgive(struct segments *segments)
+{
+	uint32_t nr = 0;
+
+	for (uint32_t i = 0; i < segments->nr; i++) {
+		struct segment *segment = &segments->at[i];
+
+		if (segment->state != FTL_SEGMENT_BAD || segment->valid != 0)
+			continue;
+		segment_forgive(segments, segment);
+		nr++;
+	}
+	return nr;
+}
+
 uint64_t segments_capacity(const struct segments *segments)
 {
 	uint64_t lost = segments->nr_by_state[FTL_SEGMENT_BAD] + segments->nr_worn +

@@ -196,6 +196,10 @@ int segment_add_share(struct segments *segments, struct segment *segment, uint32
 /* Makes a segment PENDING that has no valid block. It can be written again once the journal has
  * flushed up to `tag`. */
 void segment_retire(struct segments *segments, struct segment *segment, uint64_t tag);
+/* Lets a segment that has no valid block be written again although a write to it failed. From BAD it becomes PENDING. */
+void segment_forgive(struct segments *segments, struct segment *segment);
+/* Likewise all that are BAD and have no valid block. Returns how many there were. */
+uint32_t segments_forgive(struct segments *segments);
 
 /*
  * Returns how many blocks can be in use: those of segments that are neither bad nor worn, without

@@ -47,6 +47,27 @@ start_flash two
 "$AFAR" region get new:a out >/dev/null
 same in out
 
+# Files go on elsewhere, for a program that had the file system open before, too: a sync asks only stores that were written to.
+start_flash three
+"$AFAR" fs create home --tier flash --width 2 --stripe 64K
+mkdir tree
+for i in $(seq 1 30); do
+	random_file "tree/$i" 5000
+done
+"$AFAR" put -r tree /home/before >put.out
+: >three.fails
+"$AFAR" put -r tree /home/tree >put.out 2>&1 || : # the store hears of it by a flush
+"$AFAR" store ls | grep -Eq '^[0-9a-f]{16} three .* read only' || fail "$("$AFAR" store ls)"
+for i in $(seq 1 30); do
+	"$AFAR" put "tree/$i" /home/ >put.out 2>&1 || fail "file $i beside a store that is read only: $(cat put.out)"
+done
+"$AFAR" get -r /home/before back >get.out
+diff -r tree back || fail "what was there before differs"
+for i in $(seq 1 30); do
+	"$AFAR" get "/home/$i" out >get.out
+	same "tree/$i" out
+done
+
 # Opened again, it is well, and can be written.
 rm one.fails
 kill_daemon one

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "flash/checkpoint.h"
 #include "flash/format.h"
 #include "flash/ftl_private.h"
 #include "flash/superblock.h"
@@ -320,9 +321,12 @@ static void test_writes_fail(void **state)
 		bed_fill(&bed, ftl_lba(1, i * 7 % 800), (uint8_t)(i * 7 % 800));
 	ftl_stat(bed.ftl, &stat);
 	assert_true(stat.nr_by_state[FTL_SEGMENT_BAD] > 0);
+	/* They have another chance then. */
 	bed_reopen(&bed, true);
 	ftl_stat(bed.ftl, &stat);
-	assert_true(stat.nr_by_state[FTL_SEGMENT_BAD] > 0);
+	assert_int_equal(stat.nr_by_state[FTL_SEGMENT_BAD], 0);
+	for (unsigned i = 0; i < 800; i++)
+		bed_expect(&bed, ftl_lba(1, i), (uint8_t)i);
 	bed_close(&bed);
 	free(data);
 }
@@ -387,6 +391,68 @@ static void test_writes_fail_for_other_reasons(void **state)
 	bed_expect(&bed, 1000, 0x22);
 	assert_int_equal(ftl_close(bed.ftl), -ENODEV);
 	flash_device_close(bed.device);
+	free(data);
+}
+
+/* Wears out segments until nothing can be written any more; then the device is well again. */
+static void wear_out(struct bed *bed, uint8_t *data)
+{
+	int ret = 0;
+
+	fail_segments(bed, -EIO, 0);
+	for (unsigned i = 0; i < 10000 && ret != -ENOSPC; i++)
+		ret = bed_put(bed, 2000 + i % 10, 0, data, FTL_BLOCK);
+	assert_int_equal(ret, -ENOSPC);
+	flash_fake_heal(bed->device);
+}
+
+/* Each write fails for a while: that costs no room for good. */
+static void test_a_device_is_well_again(void **state)
+{
+	uint8_t *data = flash_memory(FTL_BLOCK);
+	uint64_t capacity;
+	struct bed bed;
+
+	(void)state;
+	memset(data, 0x33, FTL_BLOCK);
+	bed_open(&bed);
+	capacity = capacity_of(&bed);
+	for (unsigned i = 0; i < 300; i++)
+		bed_fill(&bed, i, (uint8_t)i);
+	wear_out(&bed, data);
+	/* Segments rest a while before they are tried again. */
+	assert_int_equal(bed_put(&bed, 2000, 0, data, FTL_BLOCK), -ENOSPC);
+	bed.ftl->worn_at = 0;
+	for (unsigned i = 0; i < 2 * capacity; i++)
+		bed_fill(&bed, 1000 + i % 300, (uint8_t)i);
+	/* A few had something in them, and were emptied later. */
+	assert_true(capacity_of(&bed) + 4 * bed.ftl->segments.data_blocks >= capacity);
+	/* What was written there since the last checkpoint is found again. */
+	wear_out(&bed, data);
+	assert_int_equal(checkpoint_write_now(bed.ftl), 0);
+	assert_int_equal(bed_put(&bed, 2000, 0, data, FTL_BLOCK), -ENOSPC);
+	assert_int_equal(checkpoint_write_now(bed.ftl), 0);
+	assert_true(bed.ftl->segments.nr_by_state[FTL_SEGMENT_BAD] > 10);
+	bed.ftl->worn_at = 0;
+	for (unsigned i = 0; i < 200; i++)
+		bed_fill(&bed, 1400 + i, (uint8_t)i);
+	assert_int_equal(bed_sync(&bed), 0);
+	bed_reopen(&bed, false);
+	for (unsigned i = 0; i < 200; i++)
+		bed_expect(&bed, 1400 + i, (uint8_t)i);
+	/* Opened again, it does not wait. */
+	wear_out(&bed, data);
+	bed_reopen(&bed, false);
+	for (unsigned i = 0; i < 300; i++)
+		bed_fill(&bed, 1000 + i, (uint8_t)i);
+	assert_int_equal(bed_sync(&bed), 0);
+	bed_reopen(&bed, true);
+	assert_int_equal(capacity_of(&bed), capacity);
+	for (unsigned i = 0; i < 300; i++) {
+		bed_expect(&bed, i, (uint8_t)i);
+		bed_expect(&bed, 1000 + i, (uint8_t)i);
+	}
+	bed_close(&bed);
 	free(data);
 }
 
@@ -823,6 +889,7 @@ TEST_GROUP(flash_trouble)
 		cmocka_unit_test(test_a_block_cannot_be_read),
 		cmocka_unit_test(test_writes_fail),
 		cmocka_unit_test(test_writes_fail_for_other_reasons),
+		cmocka_unit_test(test_a_device_is_well_again),
 		cmocka_unit_test(test_a_synced_put_is_refused),
 		cmocka_unit_test(test_what_was_put_last_cannot_be_read),
 		cmocka_unit_test(test_full_with_streams),
