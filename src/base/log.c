@@ -7,20 +7,26 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
-#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 
-#define LINE_BYTES 2048
+#define LINE_BYTES     2048
+#define LEFT_OUT_BYTES 64 /* of a line's, for how many were left out, and its end */
 _Static_assert(LINE_BYTES <= PIPE_BUF, "a longer line could be torn");
+
+#define LIMIT_BURST	  UINT64_C(20)
+#define LIMIT_INTERVAL_NS UINT64_C(1000000000)
 
 #define LEVEL_UNSET (-1) /* nobody has set it: the environment decides */
 
@@ -85,23 +91,62 @@ static size_t put_head(char *line, size_t size, enum log_level level)
 					 now.tv_nsec / 1000000, level_names[level]);
 }
 
-void log_line(enum log_level level, const char *format, ...)
+/* Formats and writes a line. `nr_left_out`: so many like it were not written before. */
+__attribute__((format(printf, 3, 0))) static void
+write_line(enum log_level level, uint64_t nr_left_out, const char *format, va_list arguments)
 {
 	char line[LINE_BYTES];
 	const int saved_errno = errno; /* logging a failure must not change what it was */
-	va_list arguments;
-	size_t length;
+	size_t length = put_head(line, sizeof(line), level);
 
-	if (level == LOG_LEVEL_NONE || (int)level > level_now())
-		return;
-	length = put_head(line, sizeof(line), level);
-	va_start(arguments, format);
-	vsnprintf(line + length, sizeof(line) - length, format, arguments);
-	va_end(arguments);
+	vsnprintf(line + length, sizeof(line) - LEFT_OUT_BYTES - length, format, arguments);
 	text_clean(line + length);
 	length += strlen(line + length);
+	if (nr_left_out)
+		length += (size_t)snprintf(line + length, LEFT_OUT_BYTES,
+					   " (%" PRIu64 " lines like this were left out)",
+					   nr_left_out);
 	line[length++] = '\n'; /* over the final 0 */
 	while (write(STDERR_FILENO, line, length) < 0 && errno == EINTR)
 		;
 	errno = saved_errno;
+}
+
+void log_line(enum log_level level, const char *format, ...)
+{
+	va_list arguments;
+
+	if (level == LOG_LEVEL_NONE || (int)level > level_now())
+		return;
+	va_start(arguments, format);
+	write_line(level, 0, format, arguments);
+	va_end(arguments);
+}
+
+/* Returns whether another line may be written, and counts it. */
+static bool may_write(struct log_limit *limit)
+{
+	uint64_t now = clock_ns(), paid = atomic_load(&limit->paid_until), next;
+
+	do {
+		if (paid > now + (LIMIT_BURST - 1) * LIMIT_INTERVAL_NS)
+			return false;
+		next = (paid > now ? paid : now) + LIMIT_INTERVAL_NS;
+	} while (!atomic_compare_exchange_weak(&limit->paid_until, &paid, next));
+	return true;
+}
+
+void log_limited(struct log_limit *limit, enum log_level level, const char *format, ...)
+{
+	va_list arguments;
+
+	if (level == LOG_LEVEL_NONE || (int)level > level_now())
+		return;
+	if (!may_write(limit)) {
+		atomic_fetch_add(&limit->nr_left_out, 1);
+		return;
+	}
+	va_start(arguments, format);
+	write_line(level, atomic_exchange(&limit->nr_left_out, 0), format, arguments);
+	va_end(arguments);
 }

@@ -207,8 +207,8 @@ static void wear(struct ftl *ftl, struct segment *segment, struct write *write)
 	ftl->counts.write_errors++;
 	if (segment->is_worn)
 		return;
-	log_warn("flash: segment %u cannot be written: %s; it is given up",
-		 segment_number(&ftl->segments, segment), afar_strerror(write->io.result));
+	log_warn_some("flash: segment %u cannot be written: %s; it rests",
+		      segment_number(&ftl->segments, segment), afar_strerror(write->io.result));
 	segment->is_worn = true;
 	ftl->segments.nr_worn++;
 	ftl->worn_at = clock_ns();

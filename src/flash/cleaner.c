@@ -142,7 +142,7 @@ static void page_ready(struct ftl_waiter *waiter, int result)
 static bool release(struct ftl *ftl, uint32_t place, const struct share *first, uint32_t nr)
 {
 	if (!ftl->segments.nr_leaked) {
-		log_error("flash: block %u of the device is valid, and nobody's", place);
+		log_error_some("flash: block %u of the device is valid, and nobody's", place);
 		ftl->cleaner.has_failed = true;
 		return true;
 	}
@@ -332,10 +332,11 @@ static void check_batch(struct ftl *ftl)
 		while (i == end)
 			end += cleaner->nr_of_stream[++stream];
 		if (cleaner->has_crc[i] && block_crc(cleaner->lbas[i], data) != cleaner->crcs[i]) {
-			log_error("flash: block %u of range %u, block %u of the device, cannot be "
-				  "moved: it is not what was written",
-				  ftl_lba_block(cleaner->lbas[i]), ftl_lba_range(cleaner->lbas[i]),
-				  cleaner->from[i]);
+			log_error_some(
+				"flash: block %u of range %u, block %u of the device, cannot be "
+				"moved: it is not what was written",
+				ftl_lba_block(cleaner->lbas[i]), ftl_lba_range(cleaner->lbas[i]),
+				cleaner->from[i]);
 			ftl->counts.crc_errors++;
 			cleaner->has_failed = true;
 			nr_bad[stream]++;
@@ -485,8 +486,8 @@ static void finish(struct ftl *ftl)
 	if (victim->valid == 0) {
 		segment_retire(segments, victim, journal_position(&ftl->journal));
 	} else if (cleaner->has_failed) {
-		log_error("flash: segment %u is given up with %u blocks in it",
-			  segment_number(segments, victim), victim->valid);
+		log_error_some("flash: segment %u is given up with %u blocks in it",
+			       segment_number(segments, victim), victim->valid);
 		segments->nr_worn -= victim->is_worn;
 		segment_drop_list(segments, victim);
 		segment_set_state(segments, victim, FTL_SEGMENT_BAD);
@@ -503,8 +504,8 @@ static void summary_read(struct flash_io *io)
 	cleaner->stage = CLEANER_GATHER;
 	if (!io->result && summary_decode(&ftl->segments, cleaner->victim, cleaner->summary))
 		return;
-	log_error("flash: the summary of segment %u cannot be read",
-		  segment_number(&ftl->segments, cleaner->victim));
+	log_error_some("flash: the summary of segment %u cannot be read",
+		       segment_number(&ftl->segments, cleaner->victim));
 	cleaner->has_failed = true;
 	cleaner->index = ftl->segments.data_blocks;
 }

@@ -154,7 +154,7 @@ static void report_error(struct read *read, size_t at, uint32_t i, uint32_t byte
 	read->ftl->counts.read_errors++;
 	error_line("read block %u of range %u: block %llu of the device cannot be read",
 		   ftl_lba_block(lba), ftl_lba_range(lba), (unsigned long long)place);
-	log_error("flash: %s", error_last_line());
+	log_error_some("flash: %s", error_last_line());
 	page_ended(read->ftl, read->get, at, bytes, read->io.result);
 }
 

@@ -297,8 +297,8 @@ static void note_damage(struct map_page *page, bool is_damaged)
 static void tell_lost(const struct map_page *page, uint32_t nr, int code)
 {
 	page->map->is_lossy = true;
-	log_error("flash: %u blocks from %u of range %u on cannot be found: %s", nr,
-		  page->page * FORMAT_PAGE_ENTRIES, page->range, afar_strerror(code));
+	log_error_some("flash: %u blocks from %u of range %u on cannot be found: %s", nr,
+		       page->page * FORMAT_PAGE_ENTRIES, page->range, afar_strerror(code));
 }
 
 static void take_loaded(struct map_page *page)
@@ -363,8 +363,8 @@ static void loaded(struct flash_io *io)
 	if (ret) {
 		/* Logged once, however often the page is loaded. */
 		if (page->damage != ret)
-			log_error("flash: page %u of range %u of the map cannot be read: %s",
-				  page->page, page->range, afar_strerror(ret));
+			log_error_some("flash: page %u of range %u of the map cannot be read: %s",
+				       page->page, page->range, afar_strerror(ret));
 		page->damage = ret;
 		note_damage(page, map_is_damage(ret));
 		page->map->bytes -= sizeof(*page->data);

@@ -304,8 +304,9 @@ static void old_read(struct flash_io *io)
 		ret = -EBADMSG;
 	}
 	if (ret) {
-		log_error("flash: block %u of range %u cannot be kept in part: %s",
-			  ftl_lba_block(piece->lba), ftl_lba_range(piece->lba), afar_strerror(ret));
+		log_error_some("flash: block %u of range %u cannot be kept in part: %s",
+			       ftl_lba_block(piece->lba), ftl_lba_range(piece->lba),
+			       afar_strerror(ret));
 		piece_end(piece, ret);
 		return;
 	}

@@ -63,10 +63,11 @@ static void settle(struct flash_device *device, struct verify_read *read)
 		int ret = blocking_read(device, block->place, read->memory, 1);
 
 		if (ret)
-			log_warn("flash: block %u of range %u is left as it was before its last "
-				 "write: %s",
-				 ftl_lba_block(block->lba), ftl_lba_range(block->lba),
-				 afar_strerror(ret));
+			log_warn_some(
+				"flash: block %u of range %u is left as it was before its last "
+				"write: %s",
+				ftl_lba_block(block->lba), ftl_lba_range(block->lba),
+				afar_strerror(ret));
 		else
 			check(block, read->memory);
 	}

@@ -451,14 +451,19 @@ void server_answered(struct core *core, struct event *event)
 
 	if (!is_done && is_current && outgoing->kind != OUTGOING_JOB &&
 	    outgoing->kind != OUTGOING_LOOK) {
-		log_warn("server %llu did not do what it was told: %s",
-			 (unsigned long long)outgoing->server, afar_strerror(status));
+		/* Once, however often it is told again. */
+		if (live->refusal != status)
+			log_warn("server %llu did not do what it was told: %s; it is told again",
+				 (unsigned long long)outgoing->server, afar_strerror(status));
+		live->refusal = status;
 		live->retry_at = core_now(core) + CORE_RETRY_NS;
 		/* Without an answer it is unknown whether it was done, and an undo is not asked for
 		 * again. */
 		if (!event->answer || outgoing->kind == OUTGOING_UNDO)
 			core->environment.close_peer(core->environment.context, live->peer);
 	}
+	if (is_done && is_current)
+		live->refusal = 0;
 	switch (outgoing->kind) {
 	case OUTGOING_JOB:
 		job_answered(core, outgoing->part, event->peer, event->answer, event->status);

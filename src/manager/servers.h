@@ -22,6 +22,7 @@ struct live_server {
 	uint64_t pending_bytes; /* asked for by jobs of all its pools, not in the tables yet */
 	uint64_t copying_ms;	/* that what it is copying may take         */
 	uint64_t retry_at;	/* no releases and fences before */
+	int refusal;		/* why it did not do what it was told last, as logged; 0: it did */
 	bool is_probed;		/* a ping is under way */
 	bool is_looked_at;	/* it is being asked for its report */
 	uint8_t signing_key[SIGNING_KEY_BYTES];

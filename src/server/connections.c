@@ -17,8 +17,8 @@
 
 static void log_rejection(struct progress *progress, const char *peer, const char *why)
 {
-	if (complaints_allow(&progress->rejections))
-		log_warn("rejected a data connection from %s: %s", peer, why);
+	log_limited(&progress->rejections, LOG_LEVEL_WARN, "rejected a data connection from %s: %s",
+		    peer, why);
 }
 
 static void count_connection(struct progress_thread *thread, int change)

@@ -17,7 +17,6 @@
 #include "base/log.h"
 #include "rpc/capability.h"
 #include "rpc/pass.h"
-#include "server/complaint.h"
 #include "server/control.h"
 
 /* Connections of one session; one more, and the oldest is closed. A session has one for the DRAM,
@@ -33,7 +32,7 @@ struct control_client {
 struct control {
 	struct control_options options;
 	struct rpc_listener *listener;
-	struct complaints complaints;
+	struct log_limit complaints;
 
 	pthread_mutex_t lock;
 	pthread_cond_t emptied;	      /* the last client has been removed */
@@ -80,8 +79,8 @@ static bool find_key(void *context, const char *identity, uint8_t secret[KEY_BYT
 	if (check_pass(control, identity) == 0 &&
 	    pass_key(control->options.incarnation->signing_key, identity, secret) == 0)
 		return true;
-	if (complaints_allow(&control->complaints))
-		log_warn("refused a control connection as '%s': %s", identity, error_last_line());
+	log_limited(&control->complaints, LOG_LEVEL_WARN,
+		    "refused a control connection as '%s': %s", identity, error_last_line());
 	return false;
 }
 
@@ -111,9 +110,10 @@ static int check_session(struct control *control, const struct rpc_connection *c
 static void refuse(struct control *control, const struct rpc_connection *connection,
 		   struct rpc_call *call, int status)
 {
-	if (status == -EACCES && complaints_allow(&control->complaints))
-		log_warn("refused %s (%s): %s", rpc_connection_peer(connection),
-			 rpc_connection_identity(connection), error_last_line());
+	if (status == -EACCES)
+		log_limited(&control->complaints, LOG_LEVEL_WARN, "refused %s (%s): %s",
+			    rpc_connection_peer(connection), rpc_connection_identity(connection),
+			    error_last_line());
 	rpc_reply_status(call, control->options.incarnation->number, status);
 }
 

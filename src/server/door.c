@@ -16,7 +16,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "server/complaint.h"
 
 #define NR_PER_HOST 64U	 /* silent at once; one more, and the oldest is closed sooner */
 #define SWEEPS	    10U	 /* in silence_ms; a crowd is closed after one */
@@ -25,7 +24,7 @@
 struct door {
 	struct fabric_listener *listener;
 	struct fabric_patience patience;
-	struct complaints complaints;
+	struct log_limit complaints;
 	pthread_t thread;
 
 	atomic_bool is_knocked;
@@ -56,8 +55,9 @@ static size_t sweep(struct door *door)
 {
 	size_t nr_silent = fabric_listener_sweep(door->listener, &door->patience);
 
-	if (nr_silent > NR_PER_HOST && complaints_allow(&door->complaints))
-		log_warn("%zu data connections on which nobody says anything", nr_silent);
+	if (nr_silent > NR_PER_HOST)
+		log_limited(&door->complaints, LOG_LEVEL_WARN,
+			    "%zu data connections on which nobody says anything", nr_silent);
 	return nr_silent;
 }
 

@@ -105,8 +105,8 @@ static void take_requests(struct progress_thread *thread)
 		if (ret == 0)
 			connection_deal(progress, &request);
 	}
-	if (ret != 0 && ret != -EAGAIN && complaints_allow(&progress->shortages))
-		log_error("%s", error_last_line());
+	if (ret != 0 && ret != -EAGAIN)
+		log_limited(&progress->shortages, LOG_LEVEL_ERROR, "%s", error_last_line());
 	/* Looking made the transport accept connections that have sent nothing, of which it does
 	 * not tell. */
 	door_knock(progress->door);

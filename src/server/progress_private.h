@@ -14,8 +14,8 @@
 #include <stdint.h>
 #include <urcu/list.h>
 
+#include "base/log.h"
 #include "base/spin.h"
-#include "server/complaint.h"
 #include "server/congestion.h"
 #include "server/door.h"
 #include "server/mailbox.h"
@@ -98,7 +98,7 @@ struct progress {
 	atomic_bool is_stopping;
 	atomic_uint nr_connections;
 	struct congestion congestion;
-	struct complaints rejections, shortages;
+	struct log_limit rejections, shortages;
 	/* What the engine's opening came to, once `opened` is up. */
 	sem_t opened;
 	int open_status;

@@ -32,7 +32,6 @@
 
 #define BUSY_MS	     5000
 #define PAUSE_NS     50000000
-#define COMPLAINT_NS UINT64_C(1000000000)
 #define COUNT_NS     UINT64_C(200000000) /* between looks at the layer's numbers */
 #define BLOCKS_A_MAP 510U		 /* of a page of the map: FTL */
 
@@ -463,8 +462,6 @@ void store_fail(struct store *store, int code)
 
 int store_answer(struct store *store, int result, bool is_change)
 {
-	uint64_t now;
-
 	switch (result) {
 	case 0:
 	case -EIO:
@@ -480,12 +477,9 @@ int store_answer(struct store *store, int result, bool is_change)
 	default:
 		break;
 	}
-	now = clock_ns();
-	if (now >= store->complain_at) {
-		log_error("store %s: a %s failed: %s; programs are told of an input/output error",
-			  store->path, is_change ? "write" : "read", afar_strerror(result));
-		store->complain_at = now + COMPLAINT_NS;
-	}
+	log_limited(&store->errors, LOG_LEVEL_ERROR,
+		    "store %s: a %s failed: %s; programs are told of an input/output error",
+		    store->path, is_change ? "write" : "read", afar_strerror(result));
 	return -EIO;
 }
 

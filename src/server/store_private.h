@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <urcu/list.h>
 
+#include "base/log.h"
 #include "fabric/fabric.h"
 #include "flash/space.h"
 #include "server/pager.h"
@@ -101,7 +102,7 @@ struct store {
 	struct cds_list_head listings; /* calls that wait for the trims */
 	struct cds_list_head asking;   /* struct store_keys that wait for extents to be confirmed */
 	uint64_t counted_at;	       /* on clock_ns(): when the numbers were */
-	uint64_t complain_at;	       /* of the device's next error, in the log */
+	struct log_limit errors;       /* of the device */
 	bool has_ended;		       /* the last poll told of something */
 	bool is_count_due;	       /* something has ended since */
 

@@ -240,6 +240,34 @@ static void log_long_line(void)
 	log_error("%s", text);
 }
 
+/* 50 lines at once; the clock goes on; two more. */
+static void log_a_flood(void)
+{
+	struct log_limit limit = {0};
+
+	log_set_level(LOG_LEVEL_ERROR);
+	for (int i = 0; i < 50; i++) {
+		log_limited(&limit, LOG_LEVEL_ERROR, "flood %d", i);
+		log_limited(&limit, LOG_LEVEL_WARN, "not of this level");
+	}
+	limit.paid_until = 0;
+	log_limited(&limit, LOG_LEVEL_ERROR, "later");
+	log_limited(&limit, LOG_LEVEL_ERROR, "latest");
+}
+
+static void test_log_limits_a_flood(void **state)
+{
+	const char *text = stderr_of(log_a_flood);
+
+	(void)state;
+	assert_non_null(strstr(text, "error flood 0\n"));
+	assert_non_null(strstr(text, "error flood 19\n"));
+	assert_null(strstr(text, "error flood 20\n"));
+	assert_non_null(strstr(text, "error later (30 lines like this were left out)\n"));
+	assert_non_null(strstr(text, "error latest\n"));
+	assert_null(strstr(text, "not of this level"));
+}
+
 static void test_log_writes_what_the_level_lets_through(void **state)
 {
 	unsigned year, millisecond;
@@ -764,6 +792,7 @@ TEST_GROUP(base)
 		cmocka_unit_test(test_a_bare_code_gives_its_sentence),
 		cmocka_unit_test(test_the_line_belongs_to_its_thread),
 		cmocka_unit_test(test_log_writes_what_the_level_lets_through),
+		cmocka_unit_test(test_log_limits_a_flood),
 		cmocka_unit_test(test_log_obeys_the_environment_until_set),
 		cmocka_unit_test(test_log_cuts_long_lines),
 		cmocka_unit_test(test_log_leaves_errno_alone),
