@@ -162,6 +162,18 @@ static const char *store_address(const Afar__ClusterStatus *status, const Afar__
 	return NULL;
 }
 
+/* Returns since when the store's server has said nothing. */
+static uint64_t store_report_age(const Afar__ClusterStatus *status, const Afar__StoreStatus *store)
+{
+	for (size_t i = 0; i < status->n_servers; i++) {
+		const Afar__Server *server = status->servers[i]->server;
+
+		if (server && server->server == store->server)
+			return status->servers[i]->report_age_ms;
+	}
+	return 0;
+}
+
 /* Adds what only a server that has the store open can tell, or null. */
 static void add_store_report(json_t *out, const Afar__StoreReport *report)
 {
@@ -207,8 +219,11 @@ static json_t *store_to_json(const Afar__ClusterStatus *status, const Afar__Stor
 			number(store->granted_bytes), "releasing_bytes",
 			number(store->releasing_bytes), "nr_orphans", number(store->nr_orphans),
 			"orphan_bytes", number(store->orphan_bytes));
-	if (out)
-		add_store_report(out, store->is_up ? store->report : NULL);
+	if (!out)
+		return NULL;
+	json_object_set_new(out, "report_age_ms",
+			    number_if(store->is_up, store_report_age(status, store)));
+	add_store_report(out, store->is_up ? store->report : NULL);
 	return out;
 }
 

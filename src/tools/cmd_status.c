@@ -59,12 +59,37 @@ static void print_uptime(uint64_t uptime_ms)
 	printf("%" PRIu64 " s\n", seconds % 60);
 }
 
+static const char *server_state(const json_t *server)
+{
+	if (!json_is_true(json_object_get(server, "is_up")))
+		return "down";
+	return silent_seconds(server) ? "silent" : "up";
+}
+
+/* Says what the word means, of those that it stands at. */
+static void print_silent(const json_t *servers)
+{
+	const json_t *server;
+	size_t i;
+
+	json_array_foreach(servers, i, server)
+	{
+		if (silent_seconds(server) == 0)
+			continue;
+		cli_print(text_of(server, "name"));
+		printf(" is silent for %llu s: its process was stopped, has too much to do, or was "
+		       "cut "
+		       "off; what is there waits\n",
+		       silent_seconds(server));
+	}
+}
+
 static void print_servers(const json_t *servers)
 {
 	const json_t *server;
 	size_t i;
 
-	printf("\n%-*s %-5s %10s %10s %10s %10s %10s %10s %12s %10s %6s  %s\n", NAME_COLUMNS,
+	printf("\n%-*s %-6s %10s %10s %10s %10s %10s %10s %12s %10s %6s  %s\n", NAME_COLUMNS,
 	       "SERVER", "STATE", "CAPACITY", "GRANTED", "CLEAN", "KEPT", "DRAINING", "DIRTY",
 	       "SCRUB", "HUGE", "PEERS", "PATHS");
 	json_array_foreach(servers, i, server)
@@ -73,7 +98,7 @@ static void print_servers(const json_t *servers)
 		size_t j;
 
 		cli_print_padded(text_of(server, "name"), NAME_COLUMNS);
-		printf(" %-5s", json_is_true(json_object_get(server, "is_up")) ? "up" : "down");
+		printf(" %-6s", server_state(server));
 		print_bytes(server, "capacity_bytes");
 		print_bytes(server, "granted_bytes");
 		print_bytes(server, "clean_bytes");
@@ -100,6 +125,7 @@ static void print_servers(const json_t *servers)
 		}
 		putchar('\n');
 	}
+	print_silent(servers);
 	if (!json_array_size(servers))
 		printf("(none: start one with 'afard --role server')\n");
 }

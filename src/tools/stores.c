@@ -12,6 +12,7 @@
 #define NAME_COLUMNS   16
 #define HEALTH_COLUMNS 16
 #define HEALTH_MAX     256
+#define SILENT_MS      15000 /* a server reports every 10 s */
 
 static uint64_t number_of(const json_t *store, const char *name)
 {
@@ -57,6 +58,13 @@ static void append(char health[HEALTH_MAX], const char *text)
 	snprintf(health + length, HEALTH_MAX - length, "%s%s", length ? ", " : "", text);
 }
 
+unsigned long long silent_seconds(const json_t *status)
+{
+	uint64_t age = number_of(status, "report_age_ms");
+
+	return age > SILENT_MS ? age / 1000 : 0;
+}
+
 /* Says what an operator should know of it: everything that is wrong, or "ok". */
 static void describe_health(const json_t *store, char health[HEALTH_MAX])
 {
@@ -68,6 +76,11 @@ static void describe_health(const json_t *store, char health[HEALTH_MAX])
 	if (strcmp(text_of(store, "state", ""), "up") != 0) {
 		snprintf(part, sizeof(part), "away for %s",
 			 span_text(number_of(store, "down_ms") / 1000, text));
+		append(health, part);
+	}
+	if (silent_seconds(store) != 0) {
+		snprintf(part, sizeof(part), "silent for %s",
+			 span_text(silent_seconds(store), text));
 		append(health, part);
 	}
 	if (failure) {
