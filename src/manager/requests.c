@@ -175,7 +175,8 @@ struct operation {
 };
 
 /* A manager that has just started does not see its servers yet. They come back within moments.
- * Until then, or for a while, requests that choose among servers wait. */
+ * Until then, or for a while, requests wait that choose among servers, or tell where bytes are: a program that has just begun
+ * would fail for a server that is there. */
 static uint64_t wait_for_servers(struct core *core, struct event *event)
 {
 	uint64_t until = core->started_at + CORE_RECOVERY_NS;
@@ -199,6 +200,13 @@ static uint64_t wait_to_prepare(struct core *core, struct event *event)
 	return until > core_now(core) ? until : versions_wait(core, event);
 }
 
+static uint64_t wait_to_open(struct core *core, struct event *event)
+{
+	uint64_t until = wait_for_servers(core, event);
+
+	return until > core_now(core) ? until : volume_wait(core, event);
+}
+
 static const struct operation operations[] = {
 #define CALL(name) AFAR__REQUEST__CALL_##name
 	{CALL(SESSION_OPEN), OPERATION_DAEMON, FOR_CLIENT, NULL, session_open},
@@ -215,11 +223,11 @@ static const struct operation operations[] = {
 	{CALL(NAMESPACE_RELEASE), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_release},
 	{CALL(NAMESPACE_GRANT), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_grant},
 	{CALL(REGION_ALLOC), OPERATION_ONCE, FOR_CLIENT, wait_to_allocate, region_alloc},
-	{CALL(REGION_OPEN), OPERATION_ONCE, FOR_CLIENT, volume_wait, region_open},
+	{CALL(REGION_OPEN), OPERATION_ONCE, FOR_CLIENT, wait_to_open, region_open},
 	{CALL(REGION_CLOSE), OPERATION_ONCE, FOR_CLIENT, NULL, region_close},
 	{CALL(REGION_FREE), OPERATION_ONCE, FOR_CLIENT, NULL, region_free_operation},
 	{CALL(REGION_LIST), OPERATION_READ, FOR_CLIENT, NULL, region_list},
-	{CALL(REGION_ACCESS), OPERATION_READ, FOR_CLIENT, NULL, region_access},
+	{CALL(REGION_ACCESS), OPERATION_READ, FOR_CLIENT, wait_for_servers, region_access},
 	{CALL(REGION_SEAL), OPERATION_ONCE, FOR_CLIENT, wait_for_servers, region_seal},
 	{CALL(REGION_FINISH), OPERATION_ONCE, FOR_CLIENT, NULL, region_finish},
 	{CALL(REGION_BEGIN), OPERATION_ONCE, FOR_CLIENT, NULL, region_begin},

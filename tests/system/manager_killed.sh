@@ -31,10 +31,28 @@ tail -c +3000001 in >&4
 exec 4>&-
 wait "$put" || fail "the put ended with $?: $(cat put.err)"
 
-eventually "$AFAR" region get kept:before out
+"$AFAR" region get kept:before out >get.out
 same in out
-eventually "$AFAR" region get kept:meanwhile out
+"$AFAR" region get kept:meanwhile out >get.out
 same in out
+
+# A program that begins before servers are back waits for them.
+for name in one two; do
+	kill -STOP "$(pid_of "$name")"
+done
+kill_daemon manager
+start_manager "$port"
+"$AFAR" region get kept:before back >get.out 2>get.err &
+get=$!
+running="$running $get"
+eventually nr_connected 2
+! has_ended "$get" || fail "the get did not wait: $(cat get.err)"
+for name in one two; do
+	kill -CONT "$(pid_of "$name")"
+done
+wait "$get" || fail "the get ended with $?: $(cat get.err)"
+forget "$get"
+same in back
 "$AFAR" ns ls | grep -q '^empty ' || fail "a namespace is lost"
 eventually "$AFAR" region put in kept:after
 "$AFAR" region rm kept:before

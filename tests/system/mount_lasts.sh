@@ -106,6 +106,28 @@ wait "$pid_umount" || fail "umount: $(cat umount.err)"
 forget "$pid_umount"
 has_ended_with 0 m
 
+# A mount waits for a manager that is not there yet: for as long as it is told to, and from fstab.
+stop_daemon manager
+refused 1 'nobody answers there' "$AFAR" mount f "$scratch/m"
+ln -s "$AFAR_MOUNT" mount.afar
+for how in "$AFAR mount --retry 60" ./mount.afar; do
+	mkdir -p m
+	# shellcheck disable=SC2086 # words
+	$how f m 2>early.err &
+	pid_early=$!
+	running="$running $!"
+	eventually grep -q 'waiting for its cluster, at most [0-9]* s: open a session' early.err
+	[ "$(wc -l <early.err)" -eq 1 ] || fail "it said: $(cat early.err)"
+	start_manager "$port"
+	wait "$pid_early" || fail "a mount before the manager: $(cat early.err)"
+	forget "$pid_early"
+	is_mounted m || fail "it is not mounted: $(cat early.err)"
+	[ -s m/log ] || fail "nothing is there"
+	"$AFAR" umount m
+	stop_daemon manager
+done
+start_manager "$port"
+
 # What was synced outlives the manager and the mount, also if whoever synced it had the file open to read, and another
 # one had written it, who has not closed it yet.
 start_mount m f

@@ -22,6 +22,7 @@
 #define SCHEME		"afar://"
 #define TIMEOUT_MAX_S	86400U
 #define RETRY_MAX_S	(UINT32_MAX / 1000)
+#define BEGIN_MS	120000U /* as mount(8) waits for NFS */
 #define AGE_MAX_S	3600.0
 #define THREADS_MAX	256U
 #define THREADS_DEFAULT 32U
@@ -36,6 +37,7 @@ struct texts {
 	int nr_words;
 	char *kernel; /* further options that go to the kernel */
 	bool is_sloppy;
+	bool is_of_boot; /* mount(8) calls, as it does for fstab */
 };
 
 enum { KEY_KERNEL, KEY_IGNORED, KEY_SLOPPY, KEY_TYPE };
@@ -226,6 +228,7 @@ static int read_numbers(const struct texts *texts, struct mount_options *out)
 	char *end;
 
 	out->retry_ms = RETRY_FOR_EVER;
+	out->begin_ms = texts->is_of_boot ? BEGIN_MS : 0;
 	out->nr_threads = THREADS_DEFAULT;
 	if (texts->timeout &&
 	    (!read_number(texts->timeout, TIMEOUT_MAX_S, &out->timeout_s) || !out->timeout_s))
@@ -235,7 +238,7 @@ static int read_numbers(const struct texts *texts, struct mount_options *out)
 		if (!read_number(texts->retry, RETRY_MAX_S, &retry_s))
 			return say_misuse("%s: retry=%.64s is not a number of seconds from 0 to %u",
 					  out->asked, texts->retry, RETRY_MAX_S);
-		out->retry_ms = retry_s * 1000;
+		out->begin_ms = out->retry_ms = retry_s * 1000;
 	}
 	if (texts->threads &&
 	    (!read_number(texts->threads, THREADS_MAX, &out->nr_threads) || out->nr_threads < 2))
@@ -362,6 +365,13 @@ static int refuse_rest(const struct fuse_args *rest, const struct texts *texts)
 	return 0;
 }
 
+static bool is_called(const char *path, const char *name)
+{
+	const char *slash = strrchr(path, '/');
+
+	return strcmp(slash ? slash + 1 : path, name) == 0;
+}
+
 int options_parse(int argc, char **argv, struct mount_options *out, bool *is_done)
 {
 	struct fuse_args rest = FUSE_ARGS_INIT(argc, argv);
@@ -370,6 +380,7 @@ int options_parse(int argc, char **argv, struct mount_options *out, bool *is_don
 
 	*out = (struct mount_options){0};
 	*is_done = false;
+	texts.is_of_boot = argc > 0 && is_called(argv[0], "mount.afar");
 	say_keep();
 	if (fuse_opt_parse(&rest, &texts, known, take))
 		ret = say_misuse("mount: %s; see mount.afar --help",

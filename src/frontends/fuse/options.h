@@ -18,7 +18,8 @@ struct mount_options {
 	char *fuse;	    /* "-o" for libfuse: what the kernel and fusermount3 take */
 	unsigned timeout_s; /* 0: the default */
 	uint32_t retry_ms;
-	double age_s; /* names and attributes may be so old */
+	uint32_t begin_ms; /* how long to wait for the cluster before there is a mount */
+	double age_s;	   /* names and attributes may be so old */
 	unsigned nr_threads;
 	bool is_read_only;
 	bool is_direct;	      /* no page cache */

@@ -68,6 +68,41 @@ static int note_which(struct mount *mount)
 	return afar_session_uri(mount->session, &mount->cluster);
 }
 
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Returns whether it may be otherwise later: nobody answers, or not in time. */
+static bool may_pass(int error)
+{
+	return error == -AFAR_EMANAGER || error == -AFAR_ESERVER || error == -ETIMEDOUT ||
+	       error == -AFAR_ESESSION;
+}
+
+/* Opens both for the first time. After a power cut the manager may be later than the machines that mount. */
+static int open_patiently(struct mount *mount)
+{
+	const uint64_t until = now_ms() + mount->options->begin_ms;
+	bool is_told = false;
+	int ret;
+
+	for (;;) {
+		ret = open_both(mount);
+		if (!may_pass(ret) || now_ms() >= until)
+			return ret;
+		if (!is_told)
+			say_note("%s: waiting for its cluster, at most %u s: %s",
+				 mount->options->asked, mount->options->begin_ms / 1000,
+				 afar_last_error());
+		is_told = true;
+		poll(NULL, 0, PAUSE_MS);
+	}
+}
+
 int session_begin(struct mount *mount)
 {
 	pthread_rwlockattr_t attributes;
@@ -78,7 +113,7 @@ int session_begin(struct mount *mount)
 	pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&mount->lock, &attributes);
 	pthread_rwlockattr_destroy(&attributes);
-	ret = open_both(mount);
+	ret = open_patiently(mount);
 	return ret ? ret : note_which(mount);
 }
 
@@ -87,21 +122,6 @@ void session_end(struct mount *mount)
 	close_both(mount);
 	free(mount->cluster);
 	pthread_rwlock_destroy(&mount->lock);
-}
-
-/* Returns whether it may be otherwise later: nobody answers, or not in time. */
-static bool may_pass(int error)
-{
-	return error == -AFAR_EMANAGER || error == -AFAR_ESERVER || error == -ETIMEDOUT ||
-	       error == -AFAR_ESESSION;
-}
-
-static uint64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 /* Whether the name leads to the same file system as before. Inode numbers of another one are other files'. */
