@@ -118,13 +118,19 @@ static int choose(const struct afar_fs *fs, const struct afar_namespace_stat *st
 static int grow(struct afar_fs *fs, uint64_t bytes)
 {
 	struct afar_namespace_stat stat = {.size = sizeof(stat)};
+	struct afar_fs_stat files = {.size = sizeof(files)};
 	uint64_t lost = fs_lost_bytes(fs), has = fs_pool(fs)->length - lost;
 	uint64_t wanted, least, missing;
 	int ret;
 
 	call_nest();
 	ret = afar_namespace_stat(fs->ns, &stat);
+	if (ret == 0)
+		ret = afar_fs_stat(fs, &files);
 	call_unnest();
+	/* What is free fits a part of it, unless that is at servers that are away. */
+	if (ret == 0 && files.free_bytes < bytes)
+		bytes -= files.free_bytes;
 	if (ret == 0)
 		ret = choose(fs, &stat, has, bytes, &wanted, &least);
 	if (ret)
