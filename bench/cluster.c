@@ -46,9 +46,12 @@ struct cluster {
 	unsigned nr_servers;
 	uint64_t server_bytes;
 	uint64_t stage_bytes;
-	uint64_t flash_bytes;  /* of a store of each server; 0: none */
-	bool is_whole;	       /* the one server is in the manager's process */
-	const char *host;      /* of the manager */
+	uint64_t flash_bytes; /* of a store of each server; 0: none */
+	bool is_whole;	      /* the one server is in the manager's process */
+	const char *host;     /* of the manager; NULL: own_host */
+	/* Each process has another, so that a port stays the cluster's over a restart: whatever takes any free port, as
+	 * each connection does, takes one of 127.0.0.1. */
+	char own_host[16];
 	const char *transport; /* of its data */
 	const char *lanes;     /* of its servers; NULL: one over the transport */
 	const char *flash;     /* that its server lends; NULL: none */
@@ -358,11 +361,16 @@ static int start_servers(struct cluster *cluster, unsigned nr)
 static int start(const struct cluster *wanted, unsigned nr_servers, struct cluster **out)
 {
 	struct cluster *cluster = malloc(sizeof(*cluster));
+	const pid_t pid = getpid();
 	int ret;
 
 	if (!cluster)
 		return bench_fail(-ENOMEM, "no memory for a cluster");
 	*cluster = *wanted;
+	snprintf(cluster->own_host, sizeof(cluster->own_host), "127.%u.%u.%u",
+		 64 + (unsigned)pid / 65536 % 128, (unsigned)pid / 256 % 256, (unsigned)pid % 256);
+	if (!cluster->host)
+		cluster->host = cluster->own_host;
 	snprintf(cluster->folder, sizeof(cluster->folder), "/tmp/afar-bench-XXXXXX");
 	if (!mkdtemp(cluster->folder)) {
 		ret = bench_fail(-errno, "a folder in /tmp: %s", strerror(errno));
@@ -385,18 +393,15 @@ static int start(const struct cluster *wanted, unsigned nr_servers, struct clust
 int cluster_start_over(const char *transport, unsigned nr_servers, uint64_t server_bytes,
 		       struct cluster **out)
 {
-	const struct cluster wanted = {
-		.host = "127.0.0.1", .transport = transport, .server_bytes = server_bytes};
+	const struct cluster wanted = {.transport = transport, .server_bytes = server_bytes};
 
 	return start(&wanted, nr_servers, out);
 }
 
 int cluster_start_staged(uint64_t stage_bytes, uint64_t server_bytes, struct cluster **out)
 {
-	const struct cluster wanted = {.host = "127.0.0.1",
-				       .transport = "tcp",
-				       .server_bytes = server_bytes,
-				       .stage_bytes = stage_bytes};
+	const struct cluster wanted = {
+		.transport = "tcp", .server_bytes = server_bytes, .stage_bytes = stage_bytes};
 
 	return start(&wanted, 1, out);
 }
@@ -404,8 +409,7 @@ int cluster_start_staged(uint64_t stage_bytes, uint64_t server_bytes, struct clu
 int cluster_start_on_store(const char *flash, bool is_sleepy, uint64_t server_bytes,
 			   struct cluster **out)
 {
-	const struct cluster wanted = {.host = "127.0.0.1",
-				       .transport = "tcp",
+	const struct cluster wanted = {.transport = "tcp",
 				       .server_bytes = server_bytes,
 				       .flash = flash,
 				       .is_sleepy = is_sleepy};
@@ -430,18 +434,15 @@ int cluster_start(unsigned nr_servers, uint64_t server_bytes, struct cluster **o
 int cluster_start_flash(unsigned nr_servers, uint64_t server_bytes, uint64_t flash_bytes,
 			struct cluster **out)
 {
-	const struct cluster wanted = {.host = "127.0.0.1",
-				       .transport = "tcp",
-				       .server_bytes = server_bytes,
-				       .flash_bytes = flash_bytes};
+	const struct cluster wanted = {
+		.transport = "tcp", .server_bytes = server_bytes, .flash_bytes = flash_bytes};
 
 	return start(&wanted, nr_servers, out);
 }
 
 int cluster_start_whole(uint64_t server_bytes, uint64_t flash_bytes, struct cluster **out)
 {
-	const struct cluster wanted = {.host = "127.0.0.1",
-				       .transport = "tcp",
+	const struct cluster wanted = {.transport = "tcp",
 				       .server_bytes = server_bytes,
 				       .flash_bytes = flash_bytes,
 				       .is_whole = true};

@@ -224,13 +224,36 @@ static void test_limits(void **state)
 	assert_int_equal(ns_of(fs_number)->max_bytes, FILE_UNIT);
 }
 
+static uint64_t free_units(void)
+{
+	return fs_of()->space.free_bytes / FILE_UNIT;
+}
+
+/* Each write farther on than the last: what the file gets ahead stays below 1 MiB, or an eighth of it, together. */
+static void test_little_is_left_behind(void **state)
+{
+	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644), all;
+
+	(void)state;
+	FILE_DO(ask_file_open(file, 1), 0);
+	FILE_DO(ask_extend(file, 0, FILE_UNIT), 0); /* looks at the pool */
+	all = free_units() + 1;
+	for (uint64_t i = 0; i < 200; i++) {
+		FILE_DO(ask_extend(file, i * 1000 * FILE_UNIT, FILE_UNIT), 0);
+		assert_true(all - free_units() <= i + 1 + MIB / FILE_UNIT);
+	}
+	/* It goes on in one piece, then. */
+	for (uint64_t i = 0; i < 100; i++)
+		FILE_DO(ask_extend(file, (200000 + i) * FILE_UNIT, FILE_UNIT), 0);
+	assert_true(all - free_units() <= 300 + MIB / FILE_UNIT);
+}
+
 TEST_GROUP(manager_files_room)
 {
 	const struct CMUnitTest tests[] = {
-		FILES_TEST(test_a_server_ends),
-		FILES_TEST(test_room_is_where_servers_are),
-		FILES_TEST(test_zeroing_rests),
-		FILES_TEST(test_limits),
+		FILES_TEST(test_a_server_ends),		FILES_TEST(test_room_is_where_servers_are),
+		FILES_TEST(test_zeroing_rests),		FILES_TEST(test_limits),
+		FILES_TEST(test_little_is_left_behind),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -515,7 +515,7 @@ static void test_unknown_ones_go(void **state)
 static void test_released_while_it_is_confirmed(void **state)
 {
 	struct store_extent_info info, listed;
-	struct order asking, first, second;
+	struct order asking, first, second, behind;
 	struct bed bed;
 
 	(void)state;
@@ -526,6 +526,9 @@ static void test_released_while_it_is_confirmed(void **state)
 	flash_gate_await(FLASH_IO_WRITE, 1);
 	release(&bed, &first, info.extent, false);
 	release(&bed, &second, info.extent, false);
+	/* The store has taken these when it has answered one that came later. */
+	release(&bed, &behind, info.extent + 1000, true);
+	assert_int_equal(order_await(&behind), 0);
 	flash_gate_release();
 	assert_int_equal(order_await(&asking), -AFAR_ELOST);
 	assert_int_equal(order_await(&first), 0);

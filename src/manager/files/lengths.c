@@ -5,7 +5,9 @@
 
 #include "manager/files/table.h"
 
-#define AHEAD_UNITS_MAX 16384U /* 64 MiB: allocated at most beyond what was asked for */
+#define AHEAD_UNITS_MIN \
+	256U /* 1 MiB, or an eighth of the file: so much it may have beyond what was asked for */
+#define AHEAD_UNITS_MAX 16384U /* 64 MiB: and so much at most */
 
 static uint64_t units_up(uint64_t bytes)
 {
@@ -96,10 +98,24 @@ uint64_t inode_asked_units(const struct inode *inode)
 	return inode->nr_units - (inode->spare_to > from ? inode->spare_to - from : 0);
 }
 
-/* A file that grows gets as much again as it has, so that it has few runs. Goes without. */
+/* Returns how many units a file that grows may get ahead. Who writes here and there, each time farther on, leaves
+ * behind what the file had ahead: that counts until the file is emptied, or the manager forgets it. */
+static uint64_t ahead_max(const struct inode *inode)
+{
+	uint64_t asked = inode_asked_units(inode), max = asked / 8;
+
+	if (max < AHEAD_UNITS_MIN)
+		max = AHEAD_UNITS_MIN;
+	if (max > AHEAD_UNITS_MAX)
+		max = AHEAD_UNITS_MAX;
+	max = max > inode->nr_behind ? max - inode->nr_behind : 0;
+	return max < asked ? max : asked;
+}
+
+/* A file that grows gets more than it needs, so that it has few runs. Goes without. */
 static int take_ahead(struct file *file, uint64_t end)
 {
-	uint64_t has = file->inode->nr_units, ahead = has < AHEAD_UNITS_MAX ? has : AHEAD_UNITS_MAX;
+	uint64_t ahead = ahead_max(file->inode);
 	struct fs *fs = file->fs;
 	int ret;
 
@@ -113,14 +129,23 @@ static int take_ahead(struct file *file, uint64_t end)
 	return ret == 0 ? set_spare(file, end, end + ahead) : ret;
 }
 
-/* Somebody has asked for all units before that. */
-static int use_spare(struct file *file, uint64_t end)
+/* Somebody has asked for these units, and for nothing of what is ahead before them. */
+static int use_spare(struct file *file, uint64_t from, uint64_t end)
 {
 	const struct inode *inode = file->inode;
+	uint64_t passed = from < inode->spare_to ? from : inode->spare_to, nr = 0;
+	struct inode *edited;
 
-	return end > inode->spare_from && inode->spare_from < inode->spare_to
-		       ? set_spare(file, end, inode->spare_to)
-		       : 0;
+	if (end <= inode->spare_from || inode->spare_from >= inode->spare_to)
+		return 0;
+	if (passed > inode->spare_from)
+		nr = passed - inode->spare_from;
+	edited = file_edit(file);
+	if (!edited)
+		return error_code(-ENOMEM);
+	edited->nr_behind += nr;
+	edited->spare_from = end;
+	return 0;
 }
 
 static bool is_at_end(const struct runs *runs, uint64_t end)
@@ -153,7 +178,7 @@ int file_extend(struct file *file, const struct file_wish *wish)
 		has_grown = true;
 	}
 	if (ret == 0)
-		ret = use_spare(file, end);
+		ret = use_spare(file, offset / FILE_UNIT, end);
 	if (ret == 0 && has_grown && !wish->is_exact && is_at_end(file->runs, end))
 		ret = take_ahead(file, end);
 	return ret;
@@ -206,6 +231,8 @@ static int cut(struct file *file, uint64_t from, uint64_t to)
 	inode->layout++;
 	if (inode->spare_to > from && inode->spare_from < to)
 		inode->spare_to = from;
+	if (from == 0)
+		inode->nr_behind = 0;
 	return 0;
 }
 

@@ -38,6 +38,8 @@ struct inode {
 	/* Units that it has got before anybody wrote there, as long as the size does not reach them. In
 	 * memory alone: after a restart they count as any others. */
 	uint64_t spare_from, spare_to;
+	/* Likewise units that it got ahead, and that writers have passed by. */
+	uint64_t nr_behind;
 	int64_t atime, mtime, ctime;
 	uint64_t change;
 	uint64_t layout; /* grows when runs go away */
