@@ -143,6 +143,9 @@ struct afar_session_stat {
 	uint32_t nr_unused_paths_max; /* per queue: kept although no open region needs them */
 	uint32_t nr_blocking_queues;  /* made for blocking calls */
 	uint32_t nr_blocking_queues_max;
+	uint64_t number;    /* the session's own, that others are told of it by */
+	uint32_t has_ended; /* 1: calls fail with -AFAR_ESESSION, for good */
+	uint32_t reserved;
 };
 
 /*

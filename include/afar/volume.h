@@ -107,6 +107,12 @@ struct afar_volume_options {
 	uint32_t reserved;
 	/* Of changes kept to be written again; when there are more, the library syncs. 0: 64 MiB. */
 	uint64_t log_bytes;
+	/*
+	 * The number (afar_session_stat()) of a session of the same principal, whose place this one
+	 * takes: that of a process which has died. If it has the volume open, in any mode, it alone
+	 * ends first, and nothing that it has begun lands any more. 0: none.
+	 */
+	uint64_t replaces;
 };
 
 /*

@@ -344,7 +344,8 @@ static int open_in(struct afar_namespace *ns, const struct afar_fs_options *opti
 		ret = fs_join_session(fs);
 	if (ret)
 		goto out_destroy;
-	ret = region_open_volume(ns, fs->is_read_only ? MODE_READ_ONLY : MODE_SHARED, &fs->region);
+	ret = region_open_volume(ns, fs->is_read_only ? MODE_READ_ONLY : MODE_SHARED, 0,
+				 &fs->region);
 	if (ret)
 		goto out_leave;
 	*out = fs;

@@ -301,13 +301,15 @@ int region_make_volume(struct afar_namespace *ns, uint64_t bytes, struct afar_re
 	return open_from_reply(ns, &request, kind_in(ns), true, out);
 }
 
-int region_open_volume(struct afar_namespace *ns, uint32_t mode, struct afar_region **out)
+int region_open_volume(struct afar_namespace *ns, uint32_t mode, uint64_t after,
+		       struct afar_region **out)
 {
 	Afar__RegionOpen open = AFAR__REGION_OPEN__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
 
 	open.namespace_ = ns->number;
 	open.mode = mode;
+	open.after = after;
 	request.call_case = AFAR__REQUEST__CALL_REGION_OPEN;
 	request.region_open = &open;
 	return open_from_reply(ns, &request, kind_in(ns), false, out);

@@ -23,9 +23,10 @@ int region_check(const struct afar_region *region);
 
 /* Makes the region of a volume, or of a file system, which is open exclusively then. Errors as afar_region_create(). */
 int region_make_volume(struct afar_namespace *ns, uint64_t bytes, struct afar_region **out);
-/* Opens the region of a volume, or of a file system. `mode` is of the protocol (VolumeInfo). -EBUSY, with a sentence that
- * says who has it open. */
-int region_open_volume(struct afar_namespace *ns, uint32_t mode, struct afar_region **out);
+/* Opens the region of a volume, or of a file system. `mode` is of the protocol (VolumeInfo). Waits for the
+ * end of the session `after` (0: none). -EBUSY, with a sentence that says who has it open. */
+int region_open_volume(struct afar_namespace *ns, uint32_t mode, uint64_t after,
+		       struct afar_region **out);
 
 /* Gives back one reference of the session's to a region, or to a version of it. */
 int region_call_close(struct afar_session *session, uint64_t ns, uint64_t address,

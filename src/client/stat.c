@@ -52,6 +52,14 @@ static void fill_paths(struct afar_session *session, struct afar_session_stat *s
 	stat->nr_unused_paths_max = PATHS_UNUSED_MAX;
 }
 
+static void fill_state(struct afar_session *session, struct afar_session_stat *stat)
+{
+	stat->has_ended = session_has_ended(session);
+	pthread_mutex_lock(&session->lock);
+	stat->number = session->number;
+	pthread_mutex_unlock(&session->lock);
+}
+
 PUBLIC_CALL(int, afar_session_stat, (struct afar_session *session, struct afar_session_stat *out),
 	    (session, out))
 {
@@ -75,6 +83,7 @@ PUBLIC_CALL(int, afar_session_stat, (struct afar_session *session, struct afar_s
 	fill_segments(session, &stat);
 	fill_kept(session, &stat);
 	fill_paths(session, &stat);
+	fill_state(session, &stat);
 	abi_give(out, out->size, &stat, sizeof(stat));
 	return 0;
 }

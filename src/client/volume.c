@@ -183,7 +183,10 @@ static int grow(struct afar_namespace *ns, uint64_t bytes)
 	missing = bytes > stat.reserved_bytes ? bytes - stat.reserved_bytes : 0;
 	if (missing != 0)
 		ret = afar_namespace_reserve(ns, missing);
-	return ret ? ret : call_resize(ns, bytes);
+	if (ret)
+		return error_fail(ret, "resize volume '%s' to %llu bytes: %s", ns->name,
+				  (unsigned long long)bytes, error_last_line());
+	return call_resize(ns, bytes);
 }
 
 /* Zeroes what lies behind the new size before it drops that, because the manager may hand it out again
@@ -252,13 +255,15 @@ static const uint32_t wire_modes[] = {
 	[AFAR_VOLUME_READ_ONLY] = 3,
 };
 
-static int take_over(struct afar_namespace *ns, uint32_t wire_mode)
+/* Ends the session of this number, or, with 0, those that are in the way. */
+static int take_over(struct afar_namespace *ns, uint32_t wire_mode, uint64_t number)
 {
 	Afar__VolumeTakeOver message = AFAR__VOLUME_TAKE_OVER__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
 
 	message.namespace_ = ns->number;
 	message.mode = wire_mode;
+	message.session = number;
 	request.call_case = AFAR__REQUEST__CALL_VOLUME_TAKE_OVER;
 	request.volume_take_over = &message;
 	return session_call(ns->session, &request, NULL);
@@ -275,9 +280,11 @@ static int open_in(struct afar_namespace *ns, const struct afar_volume_options *
 		return error_code(-ENOMEM);
 	volume->ns = ns;
 	volume->mode = options->mode;
-	ret = options->flags & AFAR_VOLUME_TAKE_OVER ? take_over(ns, mode) : 0;
+	ret = options->replaces ? take_over(ns, mode, options->replaces) : 0;
+	if (ret == 0 && options->flags & AFAR_VOLUME_TAKE_OVER)
+		ret = take_over(ns, mode, 0);
 	if (ret == 0)
-		ret = region_open_volume(ns, mode, &volume->region);
+		ret = region_open_volume(ns, mode, options->replaces, &volume->region);
 	if (ret)
 		goto out_discard;
 	ret = volume_retry_open(volume, options->retry_ms, options->log_bytes);

@@ -240,11 +240,26 @@ static int free_regions(struct core *core, struct namespace *ns)
 	return ret;
 }
 
+/* In the words of whoever asked. */
+static int find_to_delete(const struct core *core, const struct session *session,
+			  const Afar__NamespaceDelete *ask, struct namespace **out)
+{
+	const char *asked = ask->is_files    ? "remove a file system"
+			    : ask->is_volume ? "remove a volume"
+					     : "remove a namespace";
+
+	if (ask->is_volume && is_namespace_name(ask->name) &&
+	    !state_namespace_named(core->state, ask->name))
+		return error_fail(-ENOENT, "%s: there is none called '%s'; see 'afar %s ls'", asked,
+				  ask->name, ask->is_files ? "fs" : "volume");
+	return find_named(core, session, asked, ask->name, RIGHT_OWN, out);
+}
+
 int namespace_delete(struct core *core, struct session *session, struct event *event)
 {
 	const Afar__NamespaceDelete *ask = event->request->namespace_delete;
 	struct namespace *ns;
-	int ret = find_named(core, session, "delete a namespace", ask->name, RIGHT_OWN, &ns);
+	int ret = find_to_delete(core, session, ask, &ns);
 
 	if (ret < 0)
 		return ret;

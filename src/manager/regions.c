@@ -488,7 +488,7 @@ int region_open(struct core *core, struct session *session, struct event *event)
 	int ret = core_namespace(core, session, "open a region", ask->namespace_, RIGHT_READ, &ns);
 
 	if (ret == 0 && (ns->is_volume || ask->mode != VOLUME_NONE))
-		ret = volume_find_to_open(core, session, ns, ask->mode, &region);
+		ret = volume_find_to_open(core, session, ns, ask, &region);
 	else if (ret == 0 && ask->generation != 0)
 		ret = find_newest(core, session, ask, &region);
 	else if (ret == 0)

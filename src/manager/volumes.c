@@ -46,15 +46,21 @@ static bool excludes(enum volume_mode held, enum volume_mode wanted)
 	return held == VOLUME_EXCLUSIVE || wanted == VOLUME_EXCLUSIVE;
 }
 
-/* Finds a reference that is in the way of opening the region in this mode. Of a session that lives
- * rather than of one that is being ended. NULL: there is none. */
-static const struct reference *find_obstacle(const struct region *region, enum volume_mode wanted)
+/* Finds a reference that is in the way of opening the region as is asked: its mode excludes that, or it
+ * is of the session whose place is taken. Of a session that lives rather than of one that is being
+ * ended. NULL: there is none. */
+static const struct reference *find_obstacle(const struct region *region,
+					     const Afar__RegionOpen *ask)
 {
 	const struct reference *reference, *found = NULL;
 
-	cds_list_for_each_entry (reference, &region->references, region_node)
-		if (excludes(reference->mode, wanted) && (!found || found->session->is_ending))
+	cds_list_for_each_entry (reference, &region->references, region_node) {
+		bool is_replaced = ask->after != 0 && reference->session->number == ask->after;
+
+		if ((is_replaced || excludes(reference->mode, (enum volume_mode)ask->mode)) &&
+		    (!found || found->session->is_ending))
 			found = reference;
+	}
 	return found;
 }
 
@@ -102,8 +108,10 @@ static int check_mode(const struct namespace *ns, uint32_t mode)
 }
 
 int volume_find_to_open(const struct core *core, const struct session *session,
-			const struct namespace *ns, uint32_t mode, struct region **out)
+			const struct namespace *ns, const Afar__RegionOpen *ask,
+			struct region **out)
 {
+	const uint32_t mode = ask->mode;
 	const struct reference *obstacle, *own;
 	struct region *region = volume_region(ns);
 	char holder[HOLDER_TEXT_MAX];
@@ -119,7 +127,7 @@ int volume_find_to_open(const struct core *core, const struct session *session,
 			"open volume '%s': whoever makes it has not finished, or has died; "
 			"delete it and create it anew",
 			ns->name);
-	obstacle = find_obstacle(region, (enum volume_mode)mode);
+	obstacle = find_obstacle(region, ask);
 	if (obstacle) {
 		describe(core, obstacle, true, holder);
 		return error_fail(-EBUSY, "open volume '%s': %s; close it there, or take it over",
@@ -145,8 +153,22 @@ uint64_t volume_wait(struct core *core, struct event *event)
 
 	if (!region || ask->mode == VOLUME_NONE || ask->mode > VOLUME_READ_ONLY)
 		return 0;
-	obstacle = find_obstacle(region, (enum volume_mode)ask->mode);
+	obstacle = find_obstacle(region, ask);
 	return obstacle && obstacle->session->is_ending ? event->answer_by : 0;
+}
+
+/* True: the reference is of a session that was asked to be ended. Readers do not exclude readers, and
+ * everybody's session can be in the way; but only a principal's own is named by its number. */
+static bool is_taken_over(const struct reference *reference, const struct session *by,
+			  const Afar__VolumeTakeOver *ask)
+{
+	const struct session *holder = reference->session;
+
+	if (holder == by || holder->is_ending)
+		return false;
+	return ask->session != 0 ? holder->number == ask->session &&
+					   strcmp(holder->principal, by->principal) == 0
+				 : excludes(reference->mode, (enum volume_mode)ask->mode);
 }
 
 int volume_take_over(struct core *core, struct session *session, struct event *event)
@@ -167,12 +189,10 @@ int volume_take_over(struct core *core, struct session *session, struct event *e
 		return 0;
 	/* The end of a session drops its references, and no other's. */
 	cds_list_for_each_entry_safe (reference, next, &region->references, region_node) {
-		struct session *holder = reference->session;
-
-		if (holder == session || holder->is_ending ||
-		    !excludes(reference->mode, (enum volume_mode)ask->mode))
+		if (!is_taken_over(reference, session, ask))
 			continue;
-		ret = session_end_by_force(core, holder, "a volume of its was taken over");
+		ret = session_end_by_force(core, reference->session,
+					   "a volume of its was taken over");
 		if (ret < 0)
 			return ret;
 	}

@@ -13,10 +13,11 @@ core_operation volume_take_over, volume_resize;
 /* An open that former holders are in the way of waits while their sessions are being ended. */
 core_wait volume_wait;
 
-/* Finds the volume's region for a session to open. With a sentence: -EINVAL (mode; the namespace is no
+/* Finds the volume's region for a session to open as it asks. With a sentence: -EINVAL (mode; the namespace is no
  * volume, or is one and the mode is VOLUME_NONE), -EACCES, -EBUSY, -ENOENT (unfinished). */
 int volume_find_to_open(const struct core *core, const struct session *session,
-			const struct namespace *ns, uint32_t mode, struct region **out);
+			const struct namespace *ns, const Afar__RegionOpen *ask,
+			struct region **out);
 /* The volume's one region. NULL: it has not been made yet. */
 struct region *volume_region(const struct namespace *ns);
 /* Checks the deletion of a volume or a file system, or of a namespace that shall be neither. With a

@@ -1,25 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * `afar export`: lends a volume to NBD clients as long as it runs. Makes the socket, and starts
- * nbdkit with our plugin (src/frontends/nbd), which serves it. Tells nbdkit to end when it is
- * interrupted.
+ * nbdkit (nbdkit.h), which serves it. Tells nbdkit to end when it is interrupted.
  *
- * nbdkit gets the socket as systemd would give it. The plugin writes "ready" into a pipe once it has
- * the volume open, and "synced" after the last sync; the pipe's end is the end of nbdkit. So nothing
- * is waited for by looking again and again. What nbdkit says on standard error comes through a
- * pipe, too, and is shown line by line as our own.
+ * nbdkit may crash: version 1.32 does when a client leaves while answers to it are under way. The socket is ours, so
+ * another nbdkit goes on at it, and clients that connect meanwhile wait. Its session takes the place of that of the
+ * one before.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <afar/volume.h>
@@ -27,16 +23,13 @@
 #include "cli.h"
 #include "door.h"
 #include "interrupts.h"
+#include "nbdkit.h"
 
 #define PLUGIN		"nbdkit-afar-plugin.so"
 #define RETRY_DEFAULT_S 60
 #define RETRY_MAX_S	(UINT32_MAX / 1000)
 #define THREADS_MAX	1024
 #define ARGUMENTS_MAX	24
-#define SOCKET_FD	3 /* in nbdkit; systemd's convention */
-#define READY_FD	4
-#define NOT_FOUND	127 /* nbdkit's exit status if there is none, as a shell's */
-#define LINE_MAX_BYTES	2048
 
 /* ---- What was asked */
 
@@ -154,22 +147,54 @@ __attribute__((format(printf, 2, 3))) static void add(struct command_line *line,
 	va_end(arguments);
 }
 
-static void fill_command_line(const struct cli *cli, const struct request *request,
-			      const char *plugin, struct command_line *line)
+static void free_command_line(struct command_line *line)
 {
+	for (size_t i = 0; i < line->nr; i++)
+		free(line->words[i]);
+}
+
+/* ---- Serving */
+
+/* A process that ends is followed by another one after such a pause, and after the last of them by none. One that has
+ * served so long begins them anew. */
+static const int pauses_ms[] = {0, 500, 1000, 2000, 4000};
+#define NR_PAUSES (sizeof(pauses_ms) / sizeof(pauses_ms[0]))
+#define STEADY_S  2
+
+struct service {
+	const struct cli *cli;
+	const struct request *request;
+	const char *plugin;
+	struct door *door;
+	struct nbdkit nbdkit; /* the process now */
+	char session[20];     /* of the process that had the volume open last; empty: none */
+	bool has_served;
+	time_t since;	/* when this process began to serve; 0: it has not */
+	size_t nr_ends; /* in a row */
+};
+
+static void fill_command_line(const struct service *service, struct command_line *line)
+{
+	const struct request *request = service->request;
+	const struct cli *cli = service->cli;
+
 	add(line, "nbdkit");
 	add(line, "--foreground");
 	if (request->threads)
 		add(line, "--threads=%" PRIu64, request->nr_threads);
-	add(line, "%s", plugin);
+	add(line, "%s", service->plugin);
 	add(line, "volume=%s", request->volume);
 	add(line, "mode=%s",
 	    request->read_only ? "read-only"
 	    : request->shared  ? "shared"
 			       : "exclusive");
-	add(line, "take-over=%s", request->take_over ? "true" : "false");
+	/* Once it has been taken over, whoever takes it over from us may keep it. */
+	if (request->take_over && !service->has_served)
+		add(line, "take-over=true");
+	if (*service->session)
+		add(line, "replaces=%s", service->session);
 	add(line, "retry=%" PRIu64, request->retry_s);
-	add(line, "ready-fd=%d", READY_FD);
+	add(line, "ready-fd=%d", NBDKIT_READY_FD);
 	if (cli->cluster)
 		add(line, "cluster=%s", cli->cluster);
 	if (cli->key_file)
@@ -178,159 +203,6 @@ static void fill_command_line(const struct cli *cli, const struct request *reque
 		add(line, "path=%s", cli->path);
 	if (cli->timeout_ms)
 		add(line, "timeout=%u", cli->timeout_ms / 1000);
-}
-
-static void free_command_line(struct command_line *line)
-{
-	for (size_t i = 0; i < line->nr; i++)
-		free(line->words[i]);
-}
-
-struct nbdkit {
-	pid_t pid;
-	int told_fd; /* the plugin writes there */
-	int said_fd; /* its standard error */
-	bool is_ready, is_synced;
-	unsigned nr_said;
-	char told[64];
-	size_t told_length;
-	char said[LINE_MAX_BYTES];
-	size_t said_length;
-};
-
-/* Until now signals were blocked, because our own handlers would have lost them. */
-static void reset_signals(const sigset_t *mask)
-{
-	static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-
-	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-		if (!is_signal_ignored(numbers[i]))
-			signal(numbers[i], SIG_DFL);
-	}
-	sigprocmask(SIG_SETMASK, mask, NULL);
-}
-
-/* Becomes nbdkit. It is a child of a process without other threads. */
-static _Noreturn void become(const struct command_line *line, pid_t parent, int socket, int told,
-			     int said)
-{
-	char pid[16];
-	int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-	/* Above the numbers that they get, and closed by exec. */
-	socket = fcntl(socket, F_DUPFD_CLOEXEC, READY_FD + 1);
-	told = fcntl(told, F_DUPFD_CLOEXEC, READY_FD + 1);
-	if (nothing < 0 || dup2(nothing, STDIN_FILENO) < 0 || dup2(nothing, STDOUT_FILENO) < 0 ||
-	    dup2(said, STDERR_FILENO) < 0 || dup2(socket, SOCKET_FD) < 0 ||
-	    dup2(told, READY_FD) < 0)
-		_exit(CLI_FAILED);
-	snprintf(pid, sizeof(pid), "%d", (int)getpid());
-	setenv("LISTEN_PID", pid, 1);
-	setenv("LISTEN_FDS", "1", 1);
-	/* It must not outlive us, even if we are killed. */
-	prctl(PR_SET_PDEATHSIG, SIGTERM);
-	if (getppid() != parent)
-		_exit(CLI_FAILED);
-	execvp(line->words[0], line->words);
-	_exit(errno == ENOENT ? NOT_FOUND : NOT_FOUND - 1);
-}
-
-static int start(const struct request *request, const struct command_line *line, int socket,
-		 struct nbdkit *nbdkit)
-{
-	const pid_t self = getpid();
-	int told[2] = {-1, -1}, said[2] = {-1, -1};
-	sigset_t all, before;
-	int ret = 0;
-
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, &before);
-	if (pipe2(told, O_CLOEXEC) || pipe2(said, O_CLOEXEC)) {
-		ret = errno;
-	} else {
-		nbdkit->pid = fork();
-		ret = nbdkit->pid < 0 ? errno : 0;
-		if (nbdkit->pid == 0) {
-			reset_signals(&before);
-			become(line, self, socket, told[1], said[1]);
-		}
-	}
-	sigprocmask(SIG_SETMASK, &before, NULL);
-	for (int i = 0; i < 2; i++) {
-		int unused_told = ret || i ? told[i] : -1, unused_said = ret || i ? said[i] : -1;
-
-		if (unused_told >= 0)
-			close(unused_told);
-		if (unused_said >= 0)
-			close(unused_said);
-	}
-	if (ret)
-		return cli_fail("%s: start nbdkit: %s; raise the limit of processes and open files",
-				request->asked, afar_strerror(ret));
-	nbdkit->told_fd = told[0];
-	nbdkit->said_fd = said[0];
-	return 0;
-}
-
-/* ---- While it runs */
-
-/* Shows a line of nbdkit's: "nbdkit: afar[2]: error: TEXT" as "nbdkit: TEXT". */
-static void show_said(struct nbdkit *nbdkit, const char *line)
-{
-	static const char name[] = "nbdkit: ", kind[] = "error: ";
-	const char *text = strncmp(line, name, strlen(name)) ? line : line + strlen(name);
-	const char *error = text == line ? NULL : strstr(text, kind);
-
-	if (!*text)
-		return;
-	nbdkit->nr_said++;
-	cli_fail("nbdkit: %s", error ? error + strlen(kind) : text);
-}
-
-/* Reads what there is and hands it on by lines. Returns whether there may be more later. */
-static bool take_lines(struct nbdkit *nbdkit, int fd, char *buffer, size_t size, size_t *length,
-		       void (*take)(struct nbdkit *nbdkit, const char *line))
-{
-	ssize_t nr = read(fd, buffer + *length, size - 1 - *length);
-	char *line = buffer, *end;
-
-	if (nr < 0)
-		return errno == EINTR || errno == EAGAIN;
-	*length += (size_t)nr;
-	buffer[*length] = '\0';
-	while ((end = strchr(line, '\n'))) {
-		*end = '\0';
-		take(nbdkit, line);
-		line = end + 1;
-	}
-	*length -= (size_t)(line - buffer);
-	memmove(buffer, line, *length + 1);
-	/* The last line may lack its end; a long one is cut. */
-	if (*length && (nr == 0 || *length == size - 1)) {
-		take(nbdkit, buffer);
-		*length = 0;
-	}
-	return nr > 0;
-}
-
-static void take_told(struct nbdkit *nbdkit, const char *line)
-{
-	if (strcmp(line, "ready") == 0)
-		nbdkit->is_ready = true;
-	else if (strcmp(line, "synced") == 0)
-		nbdkit->is_synced = true;
-}
-
-static bool take_from_plugin(struct nbdkit *nbdkit)
-{
-	return take_lines(nbdkit, nbdkit->told_fd, nbdkit->told, sizeof(nbdkit->told),
-			  &nbdkit->told_length, take_told);
-}
-
-static bool take_from_stderr(struct nbdkit *nbdkit)
-{
-	return take_lines(nbdkit, nbdkit->said_fd, nbdkit->said, sizeof(nbdkit->said),
-			  &nbdkit->said_length, show_said);
 }
 
 /* Prints the URI, as all that will ever come from us. Whoever reads it up to its end need not wait
@@ -348,112 +220,167 @@ static void announce(const struct door *door)
 	}
 }
 
-/* Returns when nbdkit has closed both pipes, because it has ended. */
-static void watch(struct nbdkit *nbdkit, const struct door *door)
+static time_t now_s(void)
 {
-	struct pollfd fds[2] = {{.fd = nbdkit->told_fd, .events = POLLIN},
-				{.fd = nbdkit->said_fd, .events = POLLIN}};
-	bool is_announced = false, is_asked_to_end = false;
+	struct timespec now;
 
-	while (fds[0].fd >= 0 || fds[1].fd >= 0) {
-		if (is_interrupted() && !is_asked_to_end) {
-			kill(nbdkit->pid, SIGTERM);
-			is_asked_to_end = true;
-		}
-		if (poll(fds, 2, -1) < 0)
-			continue;
-		if (fds[1].revents && !take_from_stderr(nbdkit))
-			fds[1].fd = -1;
-		if (fds[0].revents && !take_from_plugin(nbdkit))
-			fds[0].fd = -1;
-		if (nbdkit->is_ready && !is_announced) {
-			announce(door);
-			is_announced = true;
-		}
-	}
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
 }
 
-/* Says how a process ended. */
-static void end_text(int status, char out[64])
+static void be_ready(void *argument)
 {
-	if (WIFSIGNALED(status))
-		snprintf(out, 64, "by signal %d", WTERMSIG(status));
-	else
-		snprintf(out, 64, "with status %d", WEXITSTATUS(status));
+	struct service *service = argument;
+
+	service->since = now_s();
+	if (!service->has_served)
+		announce(service->door);
+	service->has_served = true;
 }
 
-/* Waits for nbdkit's end. Returns our exit status, with a line unless all is well. */
-static int conclude(const struct request *request, const struct nbdkit *nbdkit)
+/* Runs one process to its end. Returns 0, or an exit status with a line if it could not be started. */
+static int run_once(struct service *service)
 {
-	char how[64];
-	int status = 0;
+	struct command_line line = {0};
+	int ret;
 
-	while (waitpid(nbdkit->pid, &status, 0) < 0 && errno == EINTR)
-		;
-	end_text(status, how);
-	if (is_interrupted() && !nbdkit->is_ready)
+	fill_command_line(service, &line);
+	ret = line.is_short ? cli_fail("%s: out of memory", service->request->asked)
+			    : nbdkit_start(&service->nbdkit, service->request->asked, line.words,
+					   service->door->fd);
+	free_command_line(&line);
+	if (ret)
+		return ret;
+	service->since = 0;
+	nbdkit_watch(&service->nbdkit, be_ready, service);
+	if (*service->nbdkit.session)
+		strcpy(service->session, service->nbdkit.session);
+	return 0;
+}
+
+/* True: it crashed, or could not serve again after that. Not if somebody told it to end, and not if it has no session
+ * any more: another program has the volume then. */
+static bool has_failed(const struct service *service)
+{
+	const struct nbdkit *nbdkit = &service->nbdkit;
+
+	return service->has_served && !is_interrupted() && !nbdkit->is_over && !nbdkit->is_synced &&
+	       (WIFSIGNALED(nbdkit->status) || !nbdkit->is_ready);
+}
+
+/* Waits, and says for what. Returns false if it shall not be started again. */
+static bool may_start_again(struct service *service)
+{
+	struct timespec pause;
+	char how[64], when[32] = "";
+	int ms;
+
+	if (service->since != 0 && now_s() - service->since >= STEADY_S)
+		service->nr_ends = 0;
+	if (service->nr_ends == NR_PAUSES)
+		return false;
+	ms = pauses_ms[service->nr_ends++];
+	pause.tv_sec = ms / 1000;
+	pause.tv_nsec = ms % 1000 * 1000000L;
+	if (ms != 0)
+		snprintf(when, sizeof(when), " in %d.%d s", ms / 1000, ms % 1000 / 100);
+	nbdkit_end_text(&service->nbdkit, how);
+	cli_note("%s: nbdkit ended %s, and its clients are cut off; another one starts at the same "
+		 "address%s",
+		 service->request->asked, how, when);
+	nanosleep(&pause, NULL); /* a signal ends it */
+	return !is_interrupted();
+}
+
+/* ---- Its end */
+
+static int conclude_interrupted(const struct service *service, const char *how)
+{
+	const char *asked = service->request->asked;
+
+	if (!service->has_served)
 		return CLI_INTERRUPTED;
-	if (is_interrupted() && nbdkit->is_synced)
+	if (service->nbdkit.is_synced)
 		return 0;
-	if (is_interrupted())
-		return cli_fail("%s: nbdkit ended %s without a last sync: what clients had not "
-				"flushed may be lost",
-				request->asked, how);
-	if (nbdkit->is_ready)
+	if (service->nbdkit.is_late)
 		return cli_fail(
-			"%s: nbdkit ended by itself, %s: its clients are cut off; start the "
-			"export again",
-			request->asked, how);
-	if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_FOUND)
+			"%s: the volume could not be synced and closed in %d s: what clients "
+			"had not flushed may be lost; 'afar status' shows servers that are "
+			"away",
+			asked, NBDKIT_END_S);
+	return cli_fail("%s: nbdkit ended %s without a last sync: what clients had not flushed may "
+			"be lost",
+			asked, how);
+}
+
+/* Returns our exit status, with a line unless all is well. */
+static int conclude(const struct service *service)
+{
+	const struct nbdkit *nbdkit = &service->nbdkit;
+	const char *asked = service->request->asked;
+	char how[64];
+
+	nbdkit_end_text(nbdkit, how);
+	if (is_interrupted())
+		return conclude_interrupted(service, how);
+	if (nbdkit->is_over)
+		return cli_fail(
+			"%s: its session has ended, because somebody took the volume over or "
+			"the manager did not hear of it for too long: its clients are cut "
+			"off; 'afar volume stat %s' shows who has it",
+			asked, service->request->volume);
+	if (has_failed(service))
+		return cli_fail(
+			"%s: nbdkit ended %s, which makes %zu times in a row: its clients are "
+			"cut off; mend what it says, and start the export again",
+			asked, how, service->nr_ends + 1);
+	if (service->has_served)
+		return cli_fail("%s: somebody ended nbdkit, %s: its clients are cut off; start the "
+				"export again",
+				asked, nbdkit->is_synced ? "which has synced" : how);
+	if (WIFEXITED(nbdkit->status) && WEXITSTATUS(nbdkit->status) == NBDKIT_NOT_FOUND)
 		return cli_fail("%s: find nbdkit, which serves it: it is not in PATH; install it: "
 				"apt install nbdkit",
-				request->asked);
+				asked);
 	/* What nbdkit has said is the line. */
 	return nbdkit->nr_said
 		       ? CLI_FAILED
 		       : cli_fail("%s: nbdkit ended %s before it served; 'nbdkit --version' "
 				  "shows if it works",
-				  request->asked, how);
+				  asked, how);
 }
 
-static int serve(const struct request *request, const struct command_line *line, struct door *door)
+static int serve(const struct cli *cli, const struct request *request, const char *plugin,
+		 struct door *door)
 {
-	struct nbdkit nbdkit = {0};
+	struct service service = {.cli = cli, .request = request, .plugin = plugin, .door = door};
 	int ret;
 
 	catch_interrupts();
-	ret = start(request, line, door->fd, &nbdkit);
-	if (ret)
-		return ret;
-	close(door->fd); /* it is nbdkit's: nobody waits at it once nbdkit has ended */
-	door->fd = -1;
-	watch(&nbdkit, door);
-	close(nbdkit.told_fd);
-	close(nbdkit.said_fd);
-	return conclude(request, &nbdkit);
+	do {
+		ret = run_once(&service);
+		if (ret)
+			return ret;
+	} while (has_failed(&service) && may_start_again(&service));
+	return conclude(&service);
 }
 
 static int export(const struct cli *cli, const struct request *request)
 {
-	struct command_line line = {0};
 	struct door door = {.fd = -1};
 	char plugin[PATH_MAX];
 	int ret;
 
 	ret = find_plugin(request, plugin);
-	if (ret)
-		return ret;
-	fill_command_line(cli, request, plugin, &line);
-	ret = line.is_short ? cli_fail("%s: out of memory", request->asked)
-			    : open_door(request, &door);
+	if (!ret)
+		ret = open_door(request, &door);
 	if (!ret && !door.is_local)
 		cli_note("NBD over TCP is neither encrypted nor authenticated: whoever reaches %s "
 			 "can use %s",
 			 door.uri, request->volume);
 	if (!ret)
-		ret = serve(request, &line, &door);
+		ret = serve(cli, request, plugin, &door);
 	door_close(&door);
-	free_command_line(&line);
 	return ret;
 }
 

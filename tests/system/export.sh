@@ -71,34 +71,89 @@ refused 1 'has it open to write' "$AFAR" export m
 end_export one_of_two
 end_export two_of_two
 
-# ---- Taking over: the other one's requests fail, and it ends.
+# ---- It ends while clients are connected.
+
+start_export first f
+stay idle
+stay another
+end_export first
+is_cut_off idle
+is_cut_off another
+"$AFAR" volume stat f | grep -q '^open  *no$' || fail "stat: $("$AFAR" volume stat f)"
+
+# ---- Taking over: the other one's requests fail, and it ends, also if its clients stay and ask for nothing.
 
 start_export first f
 first=$nbd
+stay idle
 start_export second f --take-over
 second=$nbd
 nbd=$first
 io_fails 'write -P 9 0 4k'
 ends_with 1 first
-grep -q 'ended by itself' first.err || fail "taken over: $(cat first.err)"
+is_cut_off idle
+grep -q 'its session has ended, because somebody took the volume over' first.err || fail "taken over: $(cat first.err)"
 nbd=$second
 io 'read -P 1 0 1M' 'write -P 7 0 1M' 'read -P 7 0 1M' || fail "$(cat io.out)"
-
-# ---- Ends that nobody asked for
-
-kill -9 "$(nbdkit_of second)"
+stay idle
+start_export third f --take-over
 ends_with 1 second
-[ "$(cat second.err)" = "afar: export f: nbdkit ended by itself, by signal 9: its clients are cut off; start the export again" ] ||
-	fail "nbdkit was killed: $(cat second.err)"
+is_cut_off idle
+[ "$(wc -l <second.err)" -eq 1 ] || fail "taken over: $(cat second.err)"
+
+# ---- Ends of nbdkit that nobody asked for: another one takes its place, at the same address. A client that connects again sees no error.
+
+served=$(nbdkit_of third)
+stay idle
+mkfifo feed
+qemu-io --image-opts "driver=raw,file.driver=nbd,file.server.type=unix,file.server.path=${nbd#*socket=},file.reconnect-delay=60" \
+	<feed >patient.out 2>&1 &
+patient=$!
+running="$running $patient"
+exec 5>feed
+echo 'write -P 8 1M 1M' >&5
+has_written() {
+	grep -q wrote patient.out
+}
+eventually has_written
+kill -9 "$served"
+is_cut_off idle
+echo 'read -P 8 1M 1M' >&5
+exec 5>&-
+wait "$patient" || fail "the client that stays: $(cat patient.out)"
+forget "$patient"
+grep -q 'read 1048576/1048576' patient.out || fail "the client that stays: $(cat patient.out)"
+! grep -q failed patient.out || fail "the client that stays: $(cat patient.out)"
+[ "$(nbdkit_of third)" != "$served" ] || fail "nbdkit outlived kill -9"
+[ "$(cat third.err)" = "afar: note: export f: nbdkit ended by signal 9, and its clients are cut off; another one starts at the same \
+address" ] || fail "nbdkit was killed: $(cat third.err)"
+"$AFAR" volume stat f | grep -Eq "^open  *exclusively, by session .* nbdkit\)$" || fail "stat: $("$AFAR" volume stat f)"
+kill -TERM "$(nbdkit_of third)"
+ends_with 1 third
+grep -q 'somebody ended nbdkit, which has synced: ' third.err || fail "nbdkit was told to end: $(cat third.err)"
+
+# If somebody else has taken the volume over by then, he keeps it.
+start_export second f
+kill -STOP "$(pid_of second)"
+kill -9 "$(nbdkit_of second)"
+start_export third f --take-over
+kill -CONT "$(pid_of second)"
+ends_with 1 second
+[ "$(grep -c 'afar: note: .* another one starts' second.err)" -eq 5 ] || fail "tried again: $(cat second.err)"
+[ "$(grep -c 'has it open exclusively' second.err)" -eq 5 ] || fail "not in its place: $(cat second.err)"
+grep -q 'which makes 6 times in a row: ' second.err || fail "the end: $(cat second.err)"
+io 'read -P 7 0 1M' || fail "$(cat io.out)"
+end_export third
 nothing_is_left
-# Its session is lost; the next one need not wait for that.
-start_export third f --take-over --socket third.sock
+start_export third f --socket third.sock
 [ "$nbd" = "nbd+unix:///?socket=$PWD/third.sock" ] || fail "the URI is $nbd"
 kill -STOP "$(pid_of third)"
 refused 1 'something else is there' "$AFAR" export m --socket third.sock
 served=$(nbdkit_of third)
+stay idle
 kill -9 "$(pid_of third)"
 ends_with 137 third
+is_cut_off idle
 eventually is_gone "$served"
 [ -S third.sock ] || fail "who removed the socket?"
 start_export again f --socket third.sock

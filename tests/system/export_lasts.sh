@@ -11,10 +11,11 @@ start_manager
 start_store one
 "$AFAR" volume create v 16M --tier flash
 
-# crash: nobody can write again what was not durable.
+# crash: nobody can write again what was not durable, nor have it synced.
 crash() {
-	kill -9 "$(nbdkit_of v)"
-	ends_with 1 v
+	kill -9 "$(nbdkit_of v)" "$(pid_of v)"
+	ends_with 137 v
+	rm -r "${XDG_RUNTIME_DIR:?}"/*
 	kill_daemon one
 	start_store one
 	start_export v v --take-over
@@ -22,32 +23,7 @@ crash() {
 
 # ---- Durable requests, and flushes
 
-# Servers count what they sync. Programs flush at their end, so this one speaks NBD itself: request TYPE FLAGS LENGTH, from 4096 on.
-cat >request.py <<'END'
-import socket, struct, sys
-path, *numbers = sys.argv[1:]
-kind, flags, length = (int(number, 0) for number in numbers)
-peer = socket.socket(socket.AF_UNIX)
-peer.connect(path)
-def take(n):
-    data = b""
-    while len(data) < n:
-        part = peer.recv(n - len(data))
-        assert part, "the server has gone"
-        data += part
-    return data
-assert take(16) == b"NBDMAGICIHAVEOPT"
-take(2)
-peer.sendall(struct.pack(">I", 3) + b"IHAVEOPT" + struct.pack(">II", 1, 0))  # no zeros behind; the export ""
-take(10)
-data = b"x" * length if kind == 1 else b""
-peer.sendall(struct.pack(">IHHQQI", 0x25609513, flags, kind, 1, 0 if kind == 3 else 4096, length) + data)
-assert struct.unpack(">II", take(16)[:8]) == (0x67446698, 0)
-END
-# shellcheck disable=SC2154 # exports.sh sets it
-request() {
-	python3 request.py "${nbd#*socket=}" "$@" || fail "request $*"
-}
+# Servers count what they sync.
 nr_syncs() {
 	"$AFAR" store ls --json | sed -n 's/.*"nr_syncs": \([0-9]*\).*/\1/p'
 }
@@ -96,7 +72,27 @@ exec 5>&-
 crash
 io 'read -P 6 0 1M' || fail "$(cat io.out)"
 
+# ---- What was answered and not flushed: the end of an export has it synced, and so has an nbdkit that follows one which died.
+
+stay idle
+request 1 0 8192
+end_export v
+is_cut_off idle
+kill_daemon one
+start_store one
+start_export v v
+io 'read -P 120 4096 8192' 'write -P 0 4096 8192' || fail "the end synced nothing: $(cat io.out)"
+request 1 0 8192
+kill -9 "$(nbdkit_of v)"
+nbdinfo --size "$nbd" >info || fail "nbdkit did not come back" # which flushes nothing
+kill_daemon one
+start_store one
+io 'read -P 120 4096 8192' || fail "the next nbdkit synced nothing: $(cat io.out)"
+end_export_that_said v 'another one starts'
+
 # ---- A server that goes, and comes back
+
+start_export v v
 
 io 'write -P 7 0 1M' || fail "$(cat io.out)"
 kill_daemon one
@@ -106,8 +102,19 @@ start_store one
 wait "$client" || fail "over a restart: $(cat io.out)"
 end_export v
 
+# An export that is told to end waits no longer for a server than is said, and tells.
+start_export v v
+kill_daemon one
+io 'write -P 9 0 4k' &
+client=$!
+kill -TERM "$(pid_of v)"
+ends_with 1 v
+wait "$client" || :
+grep -q 'could not be synced and closed in 4 s: .* may be lost' v.err || fail "no sync: $(cat v.err)"
+start_store one
+
 # Without waiting requests fail, and the end says that nothing was synced.
-start_export v v --retry 0
+start_export v v --take-over --retry 0
 kill_daemon one
 io_fails 'write -P 9 0 4k'
 kill -TERM "$(pid_of v)"

@@ -56,6 +56,14 @@ end_export() {
 	[ ! -s "$scratch/$1.err" ] || fail "the export $1 said: $(cat "$scratch/$1.err")"
 }
 
+# end_export_that_said NAME PATTERN: it must end well, too; it has said one thing.
+end_export_that_said() {
+	kill -TERM "$(pid_of "$1")"
+	ends_with 0 "$1"
+	grep -q "$2" "$scratch/$1.err" || fail "the export $1 did not say $2: $(cat "$scratch/$1.err")"
+	[ "$(wc -l <"$scratch/$1.err")" -eq 1 ] || fail "the export $1 said: $(cat "$scratch/$1.err")"
+}
+
 # nothing_is_left: of exports that have ended.
 nothing_is_left() {
 	[ -z "$(ls "$XDG_RUNTIME_DIR")" ] || fail "left: $(ls "$XDG_RUNTIME_DIR"/*)"
@@ -84,4 +92,26 @@ io_fails() {
 	if io "$@"; then
 		fail "$*: $(cat io.out)"
 	fi
+}
+
+# request TYPE FLAGS LENGTH: one request of NBD at $nbd, and no flush after it.
+request() {
+	python3 "$(dirname "$0")/nbd.py" "${nbd#*socket=}" request "$@" || fail "request $*"
+}
+
+# stay NAME: a client that does nothing, and leaves only when it is cut off; is_cut_off NAME.
+stay() {
+	rm -f "$1.stays"
+	mkfifo "$1.stays"
+	python3 "$(dirname "$0")/nbd.py" "${nbd#*socket=}" stay >"$1.stays" 2>"$1.client.err" &
+	eval "pid_$1=$!"
+	running="$running $!"
+	read -r said <"$1.stays" || fail "a client cannot connect: $(cat "$1.client.err")"
+	[ "$said" = connected ] || fail "the client $1: $said"
+}
+
+is_cut_off() {
+	eventually has_ended "$(pid_of "$1")"
+	wait "$(pid_of "$1")" || fail "the client $1: $(cat "$1.client.err")"
+	forget "$(pid_of "$1")"
 }

@@ -27,6 +27,7 @@ says 'retry' f retry=-1
 says 'timeout=0' f timeout=0
 says 'much' f log=much
 says 'perhaps' f take-over=perhaps
+says 'replaces=later: give the number of a session' f replaces=later
 says 'ready-fd=77: it is not open' f ready-fd=77
 says 'colour=blue: there is no such parameter' f colour=blue
 says "nowhere" nowhere
@@ -34,7 +35,7 @@ says 'key' f key=/nowhere/key
 says 'nowhere' f cluster=afar://nowhere.invalid "key=${AFAR_CLUSTER#*key=}" timeout=2
 says 'log of .* bytes' f retry=1 log=4E
 nbdkit "$NBDKIT_PLUGIN" --help >help
-for word in volume cluster key mode take-over retry log path timeout ready-fd; do
+for word in volume cluster key mode take-over replaces retry log path timeout ready-fd; do
 	grep -q "^$word=" help || fail "no $word in $(cat help)"
 done
 nbdkit "$NBDKIT_PLUGIN" --dump-plugin | grep -q '^max_thread_model=parallel$' || fail "dump-plugin"
@@ -56,8 +57,10 @@ qemu-io -f raw -c 'write -P 8 100 5000' -c flush "$nbd" >io.out || fail "$(cat i
 # What can be known before it goes there is refused before.
 ! nbdkit -U "$PWD/second" "$NBDKIT_PLUGIN" f 2>plugin.err || fail "twice: $(cat plugin.err)"
 grep -q 'has it open exclusively' plugin.err || fail "twice: $(cat plugin.err)"
+stay idle
 kill "$daemon"
 eventually is_gone "$daemon"
+is_cut_off idle
 
 # shellcheck disable=SC2016 # nbdkit expands it
 nbdkit -U - "$NBDKIT_PLUGIN" volume=f mode=read-only retry=5 log=1M \

@@ -518,10 +518,71 @@ static void make_silent(bool is_silent)
 }
 
 /* Sends an opening that will wait. */
+static void send_asked(struct fake_client *who, Afar__Request *request, Afar__Reply **reply)
+{
+	fixture_send(&fixture, who, ++who->next_id, request, reply);
+	fixture_pump(&fixture);
+}
+
 static void send_open(struct fake_client *who, Afar__Reply **reply)
 {
-	fixture_send(&fixture, who, ++who->next_id, ask_volume_open(vol, VOLUME_EXCLUSIVE), reply);
-	fixture_pump(&fixture);
+	send_asked(who, ask_volume_open(vol, VOLUME_EXCLUSIVE), reply);
+}
+
+static Afar__Request *ask_to_replace(uint32_t mode, uint64_t session)
+{
+	Afar__Request *request = ask_take_over(vol, mode);
+
+	request->volume_take_over->session = session;
+	return request;
+}
+
+static Afar__Request *ask_open_after(uint32_t mode, uint64_t session)
+{
+	Afar__Request *request = ask_volume_open(vol, mode);
+
+	request->region_open->after = session;
+	return request;
+}
+
+/* A session takes the place of one of its principal: that one alone is ended, whatever the mode, and
+ * the opening waits until nothing of it can land. */
+static void test_take_the_place_of_one(void **state)
+{
+	static const uint32_t modes[] = {VOLUME_EXCLUSIVE, VOLUME_SHARED, VOLUME_READ_ONLY};
+	Afar__Reply *reply;
+
+	for (size_t i = 0; i < 3; i++) {
+		EXPECT(&other, ask_volume_open(vol, modes[i]), 0);
+		if (modes[i] != VOLUME_EXCLUSIVE)
+			EXPECT(&third, ask_volume_open(vol, modes[i]), 0);
+		EXPECT(&reader, ask_volume_open(vol, VOLUME_READ_ONLY), 0);
+		make_silent(true);
+		EXPECT(&client, ask_to_replace(modes[i], other.session), 0);
+		assert_false(is_alive(&other));
+		assert_true(is_alive(&third) && is_alive(&reader));
+		send_asked(&client, ask_open_after(modes[i], other.session), &reply);
+		assert_null(reply);
+		make_silent(false);
+		fixture_pump(&fixture);
+		expect_answer(reply, 0, NULL);
+		assert_int_equal(mode_of(&client), modes[i]);
+		check_all(&fixture);
+		end(state);
+		begin(state);
+	}
+	/* Whoever has it by now keeps it, whether the one to be replaced still is or not. */
+	EXPECT(&other, ask_volume_open(vol, VOLUME_EXCLUSIVE), 0);
+	EXPECT(&client, ask_to_replace(VOLUME_EXCLUSIVE, third.session), 0);
+	EXPECT(&client, ask_to_replace(VOLUME_EXCLUSIVE, 1000), 0);
+	EXPECT(&client, ask_to_replace(VOLUME_EXCLUSIVE, client.session), 0);
+	assert_true(is_alive(&third) && is_alive(&other) && is_alive(&client));
+	expect_said(&client, ask_open_after(VOLUME_EXCLUSIVE, third.session), -EBUSY,
+		    "exclusively");
+	/* Others' sessions cannot be named: who may only read could end who writes. */
+	EXPECT(&reader, ask_to_replace(VOLUME_READ_ONLY, other.session), 0);
+	assert_true(is_alive(&other));
+	check_all(&fixture);
 }
 
 /* The client takes it over from the other, whose end no server confirms. */
@@ -1042,6 +1103,7 @@ TEST_GROUP(manager_volumes)
 		VOLUME_TEST(test_rights_of_principals),
 		VOLUME_TEST(test_sentences_name_the_holder),
 		VOLUME_TEST(test_take_over_ends_those_in_the_way),
+		VOLUME_TEST(test_take_the_place_of_one),
 		VOLUME_TEST(test_open_waits_for_all_fences),
 		VOLUME_TEST(test_open_waits_until_its_time_is_over),
 		VOLUME_TEST(test_two_wait),

@@ -8,13 +8,14 @@
  *
  * Sessions do not survive a fork, and nbdkit forks between get_ready() and after_fork() unless it
  * stays in the foreground. get_ready() therefore opens the volume and closes it again, because a
- * refusal can still be shown then; after_fork() opens it for good.
+ * refusal can still be shown then; after_fork() opens it for good. ending.c closes it.
  */
 #define NBDKIT_API_VERSION 2
 #include <nbdkit-plugin.h>
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -24,6 +25,8 @@
 
 #include <afar/afar.h>
 #include <afar/volume.h>
+
+#include "ending.h"
 
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
 
@@ -36,6 +39,7 @@ static struct {
 	const char *volume, *cluster, *key_file, *path;
 	uint32_t mode; /* enum afar_volume_mode */
 	bool takes_over;
+	uint64_t replaces; /* the number of a session; 0: none */
 	unsigned retry_s;
 	unsigned timeout_s;
 	uint64_t log_bytes;
@@ -83,19 +87,50 @@ static int errno_for_client(int error)
 	}
 }
 
+/* Tells whoever started us. If nobody listens, nothing is lost. */
+static void tell(const char *line)
+{
+	ssize_t written;
+
+	if (settings.ready_fd < 0)
+		return;
+	written = write(settings.ready_fd, line, strlen(line));
+	(void)written;
+}
+
+/* The session has ended: nothing can be done here any more. */
+static void note_over(void)
+{
+	if (!atomic_exchange(&lent.is_over, true))
+		tell("over\n");
+	ending_ask();
+}
+
+static int fail(int error)
+{
+	say(error);
+	nbdkit_set_error(errno_for_client(error));
+	if (error == -AFAR_ESESSION)
+		note_over();
+	return -1;
+}
+
+/* Begins a request. False: the volume is being closed. */
+static bool begin(void)
+{
+	if (ending_enter())
+		return true;
+	nbdkit_set_error(ESHUTDOWN);
+	return false;
+}
+
 /* Ends a request: returns 0, or says why it failed and returns -1. */
 static int answer(int64_t result)
 {
-	if (result >= 0)
-		return 0;
-	say((int)result);
-	nbdkit_set_error(errno_for_client((int)result));
-	/* Nothing can be done here any more; whoever started us may start us anew. */
-	if (result == -AFAR_ESESSION) {
-		lent.is_over = true;
-		nbdkit_shutdown();
-	}
-	return -1;
+	int ret = result < 0 ? fail((int)result) : 0;
+
+	ending_leave();
+	return ret;
 }
 
 /* ---- The command line */
@@ -141,6 +176,18 @@ static int config_take_over(const char *value)
 	return is_true < 0 ? -1 : 0;
 }
 
+static int config_replaces(const char *value)
+{
+	char *end;
+
+	errno = 0;
+	settings.replaces = strtoull(value, &end, 16);
+	if (*value && !*end && errno == 0)
+		return 0;
+	nbdkit_error("replaces=%s: give the number of a session, as afar status shows it", value);
+	return -1;
+}
+
 static int config_log(const char *value)
 {
 	int64_t bytes = nbdkit_parse_size(value);
@@ -183,6 +230,8 @@ static int plugin_config(const char *key, const char *value)
 		return config_mode(value);
 	if (strcmp(key, "take-over") == 0)
 		return config_take_over(value);
+	if (strcmp(key, "replaces") == 0)
+		return config_replaces(value);
 	if (strcmp(key, "retry") == 0)
 		return config_seconds(key, value, 0, RETRY_MAX_S, &settings.retry_s);
 	if (strcmp(key, "timeout") == 0)
@@ -217,6 +266,7 @@ static int plugin_config_complete(void)
 	"mode=exclusive|shared|read-only   What others may do meanwhile (default exclusive: " \
 	"read).\n"                                                                            \
 	"take-over=true           End the sessions of those who are in the way.\n"            \
+	"replaces=SESSION         End this one of yours first, if it has the volume open.\n"  \
 	"retry=SECONDS            On flash, wait so long for a server that is away (default " \
 	"0).\n"                                                                               \
 	"log=SIZE                 Of changes kept to be written again (default 64M).\n"       \
@@ -231,17 +281,6 @@ static void plugin_dump(void)
 }
 
 /* ---- Opening and closing */
-
-/* Tells whoever started us. If nobody listens, nothing is lost. */
-static void tell(const char *line)
-{
-	ssize_t written;
-
-	if (settings.ready_fd < 0)
-		return;
-	written = write(settings.ready_fd, line, strlen(line));
-	(void)written;
-}
 
 static int open_session(void)
 {
@@ -263,6 +302,7 @@ static int open_volume(void)
 		.flags = settings.takes_over ? AFAR_VOLUME_TAKE_OVER : 0,
 		.retry_ms = settings.retry_s * 1000,
 		.log_bytes = settings.log_bytes,
+		.replaces = settings.replaces,
 	};
 	struct afar_volume_stat stat = {.size = sizeof(stat)};
 	int ret;
@@ -286,12 +326,39 @@ static void close_all(void)
 	lent.session = NULL;
 }
 
+/* Tells which session is to be replaced if we die. */
+static int tell_session(void)
+{
+	struct afar_session_stat stat = {.size = sizeof(stat)};
+	char line[32];
+	int ret = afar_session_stat(lent.session, &stat);
+
+	if (ret)
+		return ret;
+	snprintf(line, sizeof(line), "session %" PRIx64 "\n", stat.number);
+	tell(line);
+	return 0;
+}
+
+/* What the session before had answered is on the servers, and need not be durable. It is in no log any more: if a
+ * server lost it from now on, the next flush would not say so. */
+static int settle(void)
+{
+	return settings.replaces != 0 && settings.mode != AFAR_VOLUME_READ_ONLY
+		       ? afar_volume_sync(lent.volume)
+		       : 0;
+}
+
 static int open_all(void)
 {
 	int ret = open_session();
 
 	if (!ret)
 		ret = open_volume();
+	if (!ret)
+		ret = tell_session();
+	if (!ret)
+		ret = settle();
 	if (!ret)
 		return 0;
 	say(ret);
@@ -308,8 +375,41 @@ static int plugin_get_ready(void)
 	return 0;
 }
 
+/* ---- Ending */
+
+static bool is_over(void)
+{
+	struct afar_session_stat stat = {.size = sizeof(stat)};
+
+	if (afar_session_stat(lent.session, &stat) == 0 && stat.has_ended)
+		note_over();
+	return lent.is_over;
+}
+
+/* Syncs and closes. Called by ending.c. */
+static int conclude(void)
+{
+	int ret = 0;
+
+	if (!lent.is_over && settings.mode != AFAR_VOLUME_READ_ONLY)
+		ret = afar_volume_sync(lent.volume);
+	if (ret)
+		say(ret);
+	close_all();
+	if (ret || lent.is_over)
+		return EXIT_FAILURE;
+	tell("synced\n");
+	return EXIT_SUCCESS;
+}
+
+/* All connections are closed, and no thread is in a call. */
+static void plugin_cleanup(void)
+{
+	ending_wait();
+}
+
 /* nbdkit has gone to the root folder if it went to the background. */
-static int plugin_after_fork(void)
+static int open_from_there(void)
 {
 	int here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	int ret;
@@ -321,25 +421,25 @@ static int plugin_after_fork(void)
 		nbdkit_debug("go back to the root folder: %s", strerror(errno));
 	if (here >= 0)
 		close(here);
-	if (ret == 0)
-		tell("ready\n");
 	return ret;
 }
 
-/* All connections are closed, and no thread is in a call. */
-static void plugin_cleanup(void)
+static int plugin_after_fork(void)
 {
-	int ret = 0;
+	const struct ending ending = {.is_over = is_over, .conclude = conclude};
+	int ret;
 
-	if (!lent.volume)
-		return;
-	if (settings.mode != AFAR_VOLUME_READ_ONLY && !lent.is_over)
-		ret = afar_volume_sync(lent.volume);
-	if (ret)
-		say(ret);
-	else if (!lent.is_over)
-		tell("synced\n");
-	close_all();
+	if (open_from_there())
+		return -1;
+	ret = ending_start(&ending);
+	if (ret) {
+		nbdkit_error("start a thread: %s; raise the limit of threads and open files",
+			     strerror(ret));
+		close_all();
+		return -1;
+	}
+	tell("ready\n");
+	return 0;
 }
 
 /* ---- Connections: what each is told of the volume */
@@ -355,15 +455,19 @@ static void *plugin_open(int is_read_only)
 static int64_t plugin_get_size(void *unused)
 {
 	struct afar_volume_stat stat = {.size = sizeof(stat)};
-	int ret = afar_volume_stat(lent.volume, &stat);
+	int ret;
 
 	(void)unused;
+	if (!begin())
+		return -1;
+	ret = afar_volume_stat(lent.volume, &stat);
 	if (ret == -AFAR_ESESSION)
 		return answer(ret);
 	if (ret)
 		say(ret);
 	else
 		lent.bytes = stat.bytes;
+	ending_leave();
 	return (int64_t)lent.bytes;
 }
 
@@ -425,27 +529,30 @@ static int plugin_pread(void *unused, void *data, uint32_t length, uint64_t offs
 {
 	(void)unused;
 	(void)flags;
-	return answer(afar_volume_pread(lent.volume, data, length, offset));
+	return begin() ? answer(afar_volume_pread(lent.volume, data, length, offset)) : -1;
 }
 
 static int plugin_pwrite(void *unused, const void *data, uint32_t length, uint64_t offset,
 			 uint32_t flags)
 {
 	(void)unused;
-	return answer(afar_volume_pwrite(lent.volume, data, length, offset, durable_if(flags)));
+	return begin() ? answer(afar_volume_pwrite(lent.volume, data, length, offset,
+						   durable_if(flags)))
+		       : -1;
 }
 
 static int plugin_flush(void *unused, uint32_t flags)
 {
 	(void)unused;
 	(void)flags;
-	return answer(afar_volume_sync(lent.volume));
+	return begin() ? answer(afar_volume_sync(lent.volume)) : -1;
 }
 
 static int plugin_trim(void *unused, uint32_t length, uint64_t offset, uint32_t flags)
 {
 	(void)unused;
-	return answer(afar_volume_trim(lent.volume, offset, length, durable_if(flags)));
+	return begin() ? answer(afar_volume_trim(lent.volume, offset, length, durable_if(flags)))
+		       : -1;
 }
 
 /* Whether the client wants a hole (NBDKIT_FLAG_MAY_TRIM) makes no difference: on flash a zeroed
@@ -453,7 +560,8 @@ static int plugin_trim(void *unused, uint32_t length, uint64_t offset, uint32_t 
 static int plugin_zero(void *unused, uint32_t length, uint64_t offset, uint32_t flags)
 {
 	(void)unused;
-	return answer(afar_volume_zero(lent.volume, offset, length, durable_if(flags)));
+	return begin() ? answer(afar_volume_zero(lent.volume, offset, length, durable_if(flags)))
+		       : -1;
 }
 
 static struct nbdkit_plugin plugin = {

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The process that serves an export: nbdkit with our plugin (src/frontends/nbd).
+ *
+ * nbdkit gets the socket as systemd would give it. The plugin writes lines into a pipe: the number of its session,
+ * "ready" once it serves, "over" if its session has ended, and "synced" when it has synced and closed the volume. The
+ * pipe's end is the end of nbdkit. So nothing is waited for by looking again and again. What nbdkit says on standard
+ * error comes through a pipe, too, and is shown line by line as our own.
+ */
+#ifndef TOOLS_NBDKIT_H
+#define TOOLS_NBDKIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define NBDKIT_READY_FD	 4   /* in nbdkit: where the plugin writes */
+#define NBDKIT_NOT_FOUND 127 /* its exit status if there is none, as a shell's */
+#define NBDKIT_END_S	 4   /* that it has to end when it should */
+
+struct nbdkit {
+	pid_t pid;
+	int told_fd;			   /* the plugin writes there */
+	int said_fd;			   /* its standard error */
+	char session[20];		   /* the plugin's, once it has the volume open */
+	bool is_ready, is_over, is_synced; /* so the plugin has told */
+	bool is_late;			   /* it did not end when it should, and was killed */
+	unsigned nr_said;
+	int status; /* once it has ended: as of waitpid() */
+	char told[64];
+	size_t told_length;
+	char said[2048];
+	size_t said_length;
+};
+
+/* Starts nbdkit with these words, at a socket that stays the caller's. Returns 0, or CLI_FAILED with a line that begins
+ * with `asked`. */
+int nbdkit_start(struct nbdkit *nbdkit, const char *asked, char *const words[], int socket);
+
+/*
+ * Returns when it has ended. Meanwhile calls `be_ready` once it serves. Tells it to end when we are interrupted, or when
+ * its session has ended, and kills it if it has not ended NBDKIT_END_S later.
+ */
+void nbdkit_watch(struct nbdkit *nbdkit, void (*be_ready)(void *argument), void *argument);
+
+/* Says how it has ended: "with status 1". */
+void nbdkit_end_text(const struct nbdkit *nbdkit, char out[64]);
+
+#endif
