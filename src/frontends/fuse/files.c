@@ -233,8 +233,10 @@ void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	add_to_list(open);
 	fill_info(mount, open, info);
 	fill_entry(mount, &stat, &entry);
-	if (fuse_reply_create(req, &entry, info) == -ENOENT)
+	if (fuse_reply_create(req, &entry, info) == -ENOENT) {
 		end_open(mount, open);
+		forget_node(mount, entry.ino, 1);
+	}
 }
 
 /* ---- Reading and writing */
