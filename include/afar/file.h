@@ -112,7 +112,12 @@ int afar_fs_list(struct afar_session *session, const char *after, struct afar_fs
 /* Describes the file system of this name. Errors: -ENOENT. */
 int afar_fs_look(struct afar_session *session, const char *name, struct afar_fs_stat *out);
 
-#define AFAR_FS_READ_ONLY 0x1U /* for reading alone; needs no right to write */
+#define AFAR_FS_READ_ONLY  0x1U /* for reading alone; needs no right to write */
+#define AFAR_FS_COUNT_USES 0x2U /* inodes stay while they are in use: afar_fs_forget() */
+
+/* Is told that the last name of an inode in use has gone, for programs that remember names: it was `name` in directory `dir`. It must return at once, and not
+ * call the library. */
+typedef void (*afar_fs_gone)(void *argument, uint64_t dir, const char *name, uint64_t ino);
 
 struct afar_fs_options {
 	size_t size; /* sizeof(struct afar_fs_options) */
@@ -120,6 +125,9 @@ struct afar_fs_options {
 	/* While the manager, or a server whose bytes they need, cannot be reached, calls wait for it up
 	 * to so long, and then go on. 0: they fail with -AFAR_EMANAGER or -AFAR_ESERVER after the session's timeout. */
 	uint32_t retry_ms;
+	/* With AFAR_FS_COUNT_USES; may be NULL. */
+	afar_fs_gone gone;
+	void *argument; /* of that */
 };
 
 /* Opens a file system. `options` may be NULL. It is the caller's until afar_fs_close(); the session
@@ -127,6 +135,13 @@ struct afar_fs_options {
  * -AFAR_ELOST, -AFAR_ESERVER. */
 int afar_fs_open(struct afar_session *session, const char *name,
 		 const struct afar_fs_options *options, struct afar_fs **out);
+/* For programs that keep inode numbers, as a kernel does, of a file system that is open with AFAR_FS_COUNT_USES. There
+ * each call that finds or makes an inode by its name, and tells its attributes, is one more use of it: afar_fs_lookup(), afar_fs_make(), afar_fs_link() and
+ * afar_file_create(); and so is afar_fs_use(). An inode that is in use stays when its last name goes, as one does
+ * that is open: with its attributes (0 links) and its bytes, and it can be opened. afar_fs_forget() takes `nr` uses back. All end with the
+ * file system's handle. */
+int afar_fs_use(struct afar_fs *fs, uint64_t ino);
+int afar_fs_forget(struct afar_fs *fs, uint64_t ino, uint64_t nr);
 /* Closes the handle. -EBUSY while files of it are open. */
 int afar_fs_close(struct afar_fs *fs);
 /* Returns a number that no other file system has, of this cluster or another: whoever opens one again by its name sees by that

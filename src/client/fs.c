@@ -299,6 +299,7 @@ static struct afar_fs *fs_new(struct afar_namespace *ns, const struct afar_fs_op
 		CDS_INIT_LIST_HEAD(&fs->inodes[i]);
 	writes_init(&fs->writes);
 	known_init(&fs->known);
+	used_init(&fs->used, options);
 	closings_init(&fs->closings);
 	fs_work_init(&fs->work);
 	return fs;
@@ -309,6 +310,7 @@ static void fs_destroy(struct afar_fs *fs)
 	fs_work_end(fs);
 	closings_free(&fs->closings);
 	known_free(&fs->known);
+	used_free(&fs->used);
 	writes_free(&fs->writes);
 	pthread_cond_destroy(&fs->changed);
 	pthread_mutex_destroy(&fs->lock);
@@ -348,9 +350,14 @@ static int open_in(struct afar_namespace *ns, const struct afar_fs_options *opti
 				 &fs->region);
 	if (ret)
 		goto out_leave;
+	ret = fs->used.is_on ? fs_claim_uses(fs) : 0;
+	if (ret)
+		goto out_region;
 	*out = fs;
 	return 0;
 
+out_region:
+	afar_region_close(fs->region);
 out_leave:
 	fs_leave_session(fs);
 out_destroy:
@@ -369,11 +376,11 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_open,
 	int ret = check_name(session, name);
 
 	if (ret == 0 && given)
-		ret = abi_take(&options, sizeof(options), sizeof(options), given,
-			       "afar_fs_options");
+		ret = abi_take(&options, sizeof(options), offsetof(struct afar_fs_options, gone),
+			       given, "afar_fs_options");
 	if (ret)
 		return ret;
-	if (!out || (options.flags & ~AFAR_FS_READ_ONLY))
+	if (!out || (options.flags & ~(AFAR_FS_READ_ONLY | AFAR_FS_COUNT_USES)))
 		return error_fail(-EINVAL,
 				  "open file system '%s': out is null, or flags are unknown", name);
 	ret = afar_namespace_open(session, name, &ns);

@@ -23,6 +23,7 @@
 #include "client/file_view.h"
 #include "client/fs_closing.h"
 #include "client/fs_known.h"
+#include "client/fs_used.h"
 #include "client/fs_work.h"
 #include "client/region.h"
 
@@ -129,6 +130,7 @@ struct afar_fs {
 	uint64_t root;
 	pthread_mutex_t growing; /* held by the one who makes the pool larger */
 	struct fs_known known;	 /* names and attributes that are delegated to us */
+	struct fs_used used;	 /* inodes that the program uses by their number */
 	struct fs_closings closings;
 	struct fs_work work; /* operations on queues that take a thread */
 
@@ -201,6 +203,8 @@ void fs_hold_end(struct afar_fs *fs, struct fs_hold *hold);
 uint64_t fs_count_claims(struct afar_fs *fs);
 /* Tells the manager again of a hold that it may have forgotten. */
 int fs_claim_again(struct afar_fs *fs, const struct fs_hold *hold);
+/* Has the manager ask which inodes are used. */
+int fs_claim_uses(struct afar_fs *fs);
 /* Makes the session tell of the file system's holds whenever it resumes, until it leaves. -EBUSY: the
  * session has it open already. */
 int fs_join_session(struct afar_fs *fs);

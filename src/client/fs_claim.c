@@ -155,6 +155,17 @@ int fs_claim_again(struct afar_fs *fs, const struct fs_hold *hold)
 	return fs_hold_one(fs, NULL, &operation, NULL);
 }
 
+int fs_claim_uses(struct afar_fs *fs)
+{
+	Afar__FileClaim message = AFAR__FILE_CLAIM__INIT;
+	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
+
+	message.answers_gone = true;
+	operation.what_case = AFAR__FILE_HOLD__WHAT_CLAIM;
+	operation.claim = &message;
+	return fs_hold_one(fs, NULL, &operation, NULL);
+}
+
 /* ---- When the session resumes: on the control thread */
 
 /* True: telling again may go well. */
@@ -197,6 +208,7 @@ static int send_claim(struct afar_fs *fs, const struct claim *claim, bool is_las
 
 	operation.what_case = AFAR__FILE_HOLD__WHAT_CLAIM;
 	operation.claim = &message;
+	message.answers_gone = fs->used.is_on;
 	hold.fs = fs->ns->number;
 	hold.operations = &operations;
 	hold.n_operations = 1;

@@ -202,8 +202,16 @@ void closings_end(struct afar_fs *fs, struct late_close *const *taken, unsigned 
 /* Calls without operations of their own take along what is there. */
 static void send_all(struct afar_fs *fs)
 {
+	struct fs_closings *closings = &fs->closings;
 	struct fs_answer answer;
+	bool has_forgotten;
 
+	pthread_mutex_lock(&closings->lock);
+	has_forgotten = closings->has_forgotten;
+	closings->has_forgotten = false;
+	pthread_mutex_unlock(&closings->lock);
+	if (has_forgotten)
+		used_tell(fs);
 	if (fs_change(fs, NULL, NULL, 0, &answer) == 0)
 		fs_answer_free(&answer);
 	if (fs_hold(fs, NULL, NULL, 0, &answer) == 0)
@@ -218,9 +226,11 @@ static bool await_some(struct fs_closings *closings)
 	uint64_t due;
 	struct timespec until;
 
-	while (is_empty(closings) && cds_list_empty(&closings->held_back) && !closings->is_ending)
+	while (is_empty(closings) && !closings->has_forgotten &&
+	       cds_list_empty(&closings->held_back) && !closings->is_ending)
 		pthread_cond_wait(&closings->changed, &closings->lock);
-	due = clock_deadline_ms(is_empty(closings) ? PAUSE_MS : CLOSING_MS);
+	due = clock_deadline_ms(is_empty(closings) && !closings->has_forgotten ? PAUSE_MS
+									       : CLOSING_MS);
 	until = (struct timespec){.tv_sec = (time_t)(due / 1000000000U),
 				  .tv_nsec = (long)(due % 1000000000U)};
 	while (!closings->is_ending &&
@@ -262,6 +272,18 @@ static int start(struct afar_fs *fs)
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	closings->has_thread = ret == 0;
 	return -ret;
+}
+
+void closings_wake(struct afar_fs *fs)
+{
+	struct fs_closings *closings = &fs->closings;
+
+	pthread_mutex_lock(&closings->lock);
+	start(fs); /* without a thread, the manager keeps them until the session ends */
+	if (!closings->has_forgotten && is_empty(closings))
+		pthread_cond_broadcast(&closings->changed);
+	closings->has_forgotten = true;
+	pthread_mutex_unlock(&closings->lock);
 }
 
 int late_close_add(struct afar_file *file)

@@ -49,6 +49,7 @@ struct fs_closings {
 	uint64_t ask_after; /* clock_ns(): no server is asked to close connections before */
 	unsigned nr_taken;  /* by calls that are under way */
 	pthread_t thread;   /* that sends what no call takes */
+	bool has_forgotten; /* used_tell() has something to tell */
 	bool has_thread, is_ending;
 };
 
@@ -68,6 +69,9 @@ bool closings_are_pending(struct afar_fs *fs);
 void closings_flush_last(struct afar_fs *fs);
 /* Ends the thread; all have ended. The next one begins another. */
 void closings_stop(struct afar_fs *fs);
+
+/* Has the thread call used_tell() in a while. */
+void closings_wake(struct afar_fs *fs);
 
 /* Takes up to `max` of a kind for a call, whose operations they become: closing->change, or ->hold. Returns how
  * many. Then they are the caller's to end. */

@@ -41,9 +41,9 @@ static int check_path(const char *path)
 	return 0;
 }
 
-/* Carries out what is answered by attributes, and ends the call. */
-static int look_for_stat(struct afar_fs *fs, const struct fs_who *who, Afar__FileLook *operation,
-			 struct afar_file_stat *out)
+/* Carries out what is answered by attributes. */
+static int ask_for_stat(struct afar_fs *fs, const struct fs_who *who, Afar__FileLook *operation,
+			struct afar_file_stat *out)
 {
 	struct fs_answer answer;
 	int ret = fs_check_stat(out, false);
@@ -56,23 +56,24 @@ static int look_for_stat(struct afar_fs *fs, const struct fs_who *who, Afar__Fil
 	}
 	if (ret == 0)
 		inode_add_writes(fs, out);
-	handle_unuse(&fs->handle);
 	return ret;
 }
 
-/* Ends a call that needed no question. */
-static int end_known(struct afar_fs *fs, int ret, struct afar_file_stat *out)
+/* And ends the call. */
+static int look_for_stat(struct afar_fs *fs, const struct fs_who *who, Afar__FileLook *operation,
+			 struct afar_file_stat *out)
 {
-	if (ret == 0)
-		inode_add_writes(fs, out);
+	int ret = ask_for_stat(fs, who, operation, out);
+
 	handle_unuse(&fs->handle);
 	return ret;
 }
 
-/* Likewise; `out` may be NULL. */
+/* Likewise; `out` may be NULL. What it gives is in use. */
 static int change_for_stat(struct afar_fs *fs, const struct fs_who *who,
 			   Afar__FileChange *operation, struct afar_file_stat *out)
 {
+	const unsigned finding = used_begin(fs);
 	struct fs_answer answer;
 	int ret = fs_check_stat(out, true);
 
@@ -84,6 +85,7 @@ static int change_for_stat(struct afar_fs *fs, const struct fs_who *who,
 		ret = fs_give(answer.results[0], out);
 		fs_answer_free(&answer);
 	}
+	used_end(fs, finding, ret == 0 && out ? out->ino : 0);
 	handle_unuse(&fs->handle);
 	return ret;
 }
@@ -101,28 +103,42 @@ static int change(struct afar_fs *fs, const struct fs_who *who, Afar__FileChange
 
 /* ---- Finding */
 
+static int look_up(struct afar_fs *fs, const struct fs_who *who, uint64_t dir, const char *name,
+		   struct afar_file_stat *out)
+{
+	Afar__FileLookup lookup = AFAR__FILE_LOOKUP__INIT;
+	Afar__FileLook operation = AFAR__FILE_LOOK__INIT;
+	int ret = fs_check_stat(out, false) ? 1 : known_lookup(fs, who, dir, name, out);
+
+	if (ret == 0)
+		inode_add_writes(fs, out);
+	if (ret <= 0)
+		return ret;
+	lookup.dir = dir;
+	lookup.name = (char *)name;
+	operation.what_case = AFAR__FILE_LOOK__WHAT_LOOKUP;
+	operation.lookup = &lookup;
+	return ask_for_stat(fs, who, &operation, out);
+}
+
 PUBLIC_CALL(int, afar_fs_lookup,
 	    (struct afar_fs *fs, const struct afar_who *given, uint64_t dir, const char *name,
 	     struct afar_file_stat *out),
 	    (fs, given, dir, name, out))
 {
-	Afar__FileLookup lookup = AFAR__FILE_LOOKUP__INIT;
-	Afar__FileLook operation = AFAR__FILE_LOOK__INIT;
 	struct fs_who who;
+	unsigned finding;
 	int ret = check_name(name);
 
 	if (ret == 0)
 		ret = begin(fs, given, &who);
 	if (ret)
 		return ret;
-	ret = fs_check_stat(out, false) ? 1 : known_lookup(fs, &who, dir, name, out);
-	if (ret <= 0)
-		return end_known(fs, ret, out);
-	lookup.dir = dir;
-	lookup.name = (char *)name;
-	operation.what_case = AFAR__FILE_LOOK__WHAT_LOOKUP;
-	operation.lookup = &lookup;
-	return look_for_stat(fs, &who, &operation, out);
+	finding = used_begin(fs);
+	ret = look_up(fs, &who, dir, name, out);
+	used_end(fs, finding, ret == 0 ? out->ino : 0);
+	handle_unuse(&fs->handle);
+	return ret;
 }
 
 PUBLIC_CALL(int, afar_fs_walk,
@@ -159,8 +175,11 @@ PUBLIC_CALL(int, afar_fs_getattr,
 
 	if (ret)
 		return ret;
-	if (fs_check_stat(out, false) == 0 && known_stat(fs, ino, out) == 0)
-		return end_known(fs, 0, out);
+	if (fs_check_stat(out, false) == 0 && known_stat(fs, ino, out) == 0) {
+		inode_add_writes(fs, out);
+		handle_unuse(&fs->handle);
+		return 0;
+	}
 	stat.ino = ino;
 	operation.what_case = AFAR__FILE_LOOK__WHAT_STAT;
 	operation.stat = &stat;

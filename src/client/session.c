@@ -239,6 +239,8 @@ static void manager_asks(struct rpc_connection *connection, const Afar__Frame *f
 		fs_recall(rpc_connection_context(connection), frame->request->file_recall, call);
 	else if (frame->request->call_case == AFAR__REQUEST__CALL_FILE_REVOKE)
 		known_revoke(rpc_connection_context(connection), frame->request->file_revoke, call);
+	else if (frame->request->call_case == AFAR__REQUEST__CALL_FILES_GONE)
+		used_ask(rpc_connection_context(connection), frame->request, call);
 	else
 		rpc_reply_status(call, 0,
 				 error_fail(-EOPNOTSUPP, "call %d: a client does not take it",

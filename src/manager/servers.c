@@ -495,6 +495,9 @@ void server_answered(struct core *core, struct event *event)
 	case OUTGOING_REVOKE:
 		delegation_answered(core, outgoing, is_done);
 		break;
+	case OUTGOING_GONE:
+		ret = gone_answered(core, outgoing, is_done ? event->answer : NULL);
+		break;
 	case OUTGOING_UNDO:
 		break;
 	}

@@ -112,6 +112,7 @@ enum outgoing_kind {
 	OUTGOING_SCRUB,
 	OUTGOING_RECALL,
 	OUTGOING_REVOKE,
+	OUTGOING_GONE,
 };
 /* A copy of a region's layout. */
 struct told_trim {
@@ -138,9 +139,10 @@ struct outgoing {
 	struct told_trim *trims;    /* OUTGOING_TRIM */
 	size_t nr_trims;
 	uint64_t trim_call; /* its number */
-	uint64_t fs;  /* OUTGOING_SCRUB, OUTGOING_RECALL, OUTGOING_REVOKE: the namespace's number */
-	uint64_t ino; /* OUTGOING_RECALL, OUTGOING_REVOKE: */
-	uint64_t recall; /* its number, or the revoke's */
+	uint64_t
+		fs; /* OUTGOING_SCRUB, OUTGOING_RECALL, OUTGOING_REVOKE, OUTGOING_GONE: the namespace's number */
+	uint64_t ino;	 /* OUTGOING_RECALL, OUTGOING_REVOKE: */
+	uint64_t recall; /* its number, or the revoke's, or the round's */
 	uint64_t sweep;	 /* its number there */
 	/* The answer for a call that cannot be sent. It is made first, so that there always is
 	 * one. */

@@ -21,6 +21,7 @@
 
 #define SPOOL_BYTES ((size_t)1 << 20)
 #define SUMMARY_MAX 128
+#define TRIES_MAX   100U /* to have a name that others take, too */
 
 /* ---- Where the bytes come from */
 
@@ -240,19 +241,48 @@ static int fail_taken(const struct region_name *target, bool is_unfinished)
 			target->text);
 }
 
-/* Creates the region. The free memory may lie in pieces too small, or on the wrong servers; then it
+static int delete_region(struct room *room, const struct region_name *target)
+{
+	int ret = afar_region_delete(room->ns, target->name);
+
+	/* It may be freed by another put just now. */
+	return ret == -ENOENT || ret == -AFAR_EFREED ? 0 : ret;
+}
+
+/* Creates the region, instead of the one of that name if it may. Another put that does the same may come between the two; whoever
+ * is the last to create it has the name. */
+static int create(struct room *room, const struct region_name *target, uint64_t bytes,
+		  bool may_replace, struct afar_region **out)
+{
+	int ret;
+
+	for (unsigned i = 0; i < TRIES_MAX; i++) {
+		ret = may_replace ? delete_region(room, target) : 0;
+		if (ret == 0)
+			ret = afar_region_create(room->ns, target->name, bytes, room->flags, out);
+		if (ret != -EEXIST || !may_replace)
+			break;
+	}
+	return ret;
+}
+
+/* The free memory may lie in pieces too small, or on the wrong servers; then it
  * once reserves room for all of the region. */
 static int create_region(struct room *room, const struct region_name *target, uint64_t bytes,
-			 struct afar_region **out)
+			 bool may_replace, struct afar_region **out)
 {
-	int status, ret = afar_region_create(room->ns, target->name, bytes, room->flags, out);
+	int status, ret = create(room, target, bytes, may_replace, out);
 
 	if (ret == -AFAR_ERESERVE) {
 		status = reserve(room, bytes);
 		if (status)
 			return status;
-		ret = afar_region_create(room->ns, target->name, bytes, room->flags, out);
+		ret = create(room, target, bytes, may_replace, out);
 	}
+	if (ret == -EEXIST && may_replace)
+		return cli_fail("put into %s: others put it at the same time, again and again; try "
+				"again later",
+				target->text);
 	if (ret == -EEXIST)
 		return fail_taken(target, false);
 	return ret ? cli_fail_last(ret) : 0;
@@ -264,7 +294,7 @@ static int make_region(struct room *room, const struct region_name *target, uint
 		       bool may_replace, struct afar_region **out)
 {
 	bool is_unfinished;
-	int ret, status;
+	int status;
 
 	*out = NULL;
 	if (!may_replace && is_taken(room->ns, target->name, &is_unfinished))
@@ -272,10 +302,7 @@ static int make_region(struct room *room, const struct region_name *target, uint
 	status = reserve_missing(room, bytes);
 	if (status)
 		return status;
-	ret = may_replace ? afar_region_delete(room->ns, target->name) : 0;
-	if (ret && ret != -ENOENT)
-		return cli_fail_last(ret);
-	return create_region(room, target, bytes, out);
+	return create_region(room, target, bytes, may_replace, out);
 }
 
 /* ---- Copying */
@@ -364,7 +391,7 @@ static int copy(struct cli *cli, const struct source *source, const struct regio
 
 /* Seals the region, if asked to, makes it durable on flash, and marks it as complete. Until then it
  * stays unfinished, also if we are killed. */
-static int finish(struct afar_region *region, bool does_seal)
+static int finish(const struct region_name *target, struct afar_region *region, bool does_seal)
 {
 	int ret = does_seal ? afar_region_seal(region) : 0;
 
@@ -372,6 +399,11 @@ static int finish(struct afar_region *region, bool does_seal)
 		ret = afar_region_sync(region);
 	if (!ret)
 		ret = afar_region_finish(region);
+	if (ret == -AFAR_EFREED)
+		return cli_fail("put into %s: another put with --replace, or 'afar region rm', has "
+				"freed the region meanwhile; put it again if this is to be its "
+				"content",
+				target->text);
 	return ret ? cli_fail_last(ret) : 0;
 }
 
@@ -435,7 +467,7 @@ static int put(struct cli *cli, const struct source *source, const struct region
 		ret = copy(cli, source, target, region, options->is_checked ? AFAR_OP_CHECKED : 0,
 			   summary);
 		if (!ret)
-			ret = finish(region, options->does_seal);
+			ret = finish(target, region, options->does_seal);
 		if (ret)
 			afar_region_free(region);
 		afar_region_close(region);

@@ -362,6 +362,25 @@ Afar__Request *ask_claim(uint64_t handle, uint64_t ino, uint64_t size)
 	return ask_claim_of(handle, ino, size, 0);
 }
 
+Afar__Request *ask_to_be_asked(void)
+{
+	Afar__Request *request = ask_claim(0, 0, 0);
+
+	hold_of(request)->claim->answers_gone = true;
+	return request;
+}
+
+Afar__Request *ask_forget(uint64_t ino)
+{
+	Afar__Request *request = ask_hold(AFAR__FILE_HOLD__WHAT_FORGET);
+	Afar__FileForget *forget = MESSAGE_NEW(afar__file_forget, Afar__FileForget);
+
+	forget->inos = calloc(1, sizeof(*forget->inos));
+	forget->inos[forget->n_inos++] = ino;
+	hold_of(request)->forget = forget;
+	return request;
+}
+
 static Afar__FileLock *new_lock(uint64_t handle, uint64_t owner, uint32_t mode, uint64_t start,
 				uint64_t length)
 {

@@ -52,6 +52,9 @@ Afar__Request *ask_appended(uint64_t ino);
 /* Claims one handle, and that it is the last; of layout 0. `handle`: 0: none. */
 Afar__Request *ask_claim_of(uint64_t handle, uint64_t ino, uint64_t size, uint64_t layout);
 Afar__Request *ask_claim(uint64_t handle, uint64_t ino, uint64_t size);
+/* A claim of nothing: the session is asked which inodes it uses. */
+Afar__Request *ask_to_be_asked(void);
+Afar__Request *ask_forget(uint64_t ino);
 /* `mode`: 0: unlocked, 1: shared, 2: exclusive; of ranges. `wait_ms`: 0: it does not wait. */
 Afar__Request *ask_lock(uint64_t handle, uint64_t owner, uint32_t mode, uint64_t start,
 			uint64_t length, uint32_t wait_ms);

@@ -76,14 +76,16 @@ static int fake_call(void *context, void *peer, uint64_t deadline, Afar__Request
 	if (server_of_peer(fixture, peer) == NULL &&
 	    request->call_case != AFAR__REQUEST__CALL_FILE_RECALL &&
 	    request->call_case != AFAR__REQUEST__CALL_FILE_REVOKE &&
+	    request->call_case != AFAR__REQUEST__CALL_FILES_GONE &&
 	    (request->call_case != AFAR__REQUEST__CALL_LOOK || fixture->look_answer == NULL))
 		return -ENOTCONN;
 	call = calloc(1, sizeof(*call));
 	assert_non_null(call);
 	assert_true(deadline > fixture->now);
-	/* The end of a session may wait for a client that is stopped. */
+	/* These may wait for a client that is stopped. */
 	assert_true((deadline == CORE_NEVER) ==
-		    (request->call_case == AFAR__REQUEST__CALL_SESSION_END));
+		    (request->call_case == AFAR__REQUEST__CALL_SESSION_END ||
+		     request->call_case == AFAR__REQUEST__CALL_FILES_GONE));
 	call->peer = peer;
 	call->request = copy_message(&request->base);
 	call->outgoing = outgoing;
@@ -178,6 +180,21 @@ static void *new_peer(struct fixture *fixture, const char *principal)
 
 /* ---- Servers */
 
+static Afar__Reply *tell_used(const struct fixture *fixture, const struct server_call *call)
+{
+	const Afar__FilesGone *ask = call->request->files_gone;
+	Afar__Reply *reply = MESSAGE_NEW(afar__reply, Afar__Reply);
+	Afar__FilesUsed *used = MESSAGE_NEW(afar__files_used, Afar__FilesUsed);
+
+	used->inos = calloc(ask->n_files, sizeof(*used->inos));
+	for (size_t i = 0; i < ask->n_files; i++)
+		if (fixture->uses && fixture->uses(call->outgoing->session, ask->files[i]))
+			used->inos[used->n_inos++] = ask->files[i]->ino;
+	reply->files_used = used;
+	reply->result_case = AFAR__REPLY__RESULT_FILES_USED;
+	return reply;
+}
+
 bool fixture_serve(struct fixture *fixture)
 {
 	struct fake_store *asked;
@@ -205,6 +222,11 @@ bool fixture_serve(struct fixture *fixture)
 					fixture->revoked(call->outgoing->session,
 							 call->request->file_revoke->ino);
 				end_call(fixture, call, MESSAGE_NEW(afar__reply, Afar__Reply), 0);
+				return true;
+			}
+			if (call->request->call_case == AFAR__REQUEST__CALL_FILES_GONE) {
+				fixture->nr_gone_asks++;
+				end_call(fixture, call, tell_used(fixture, call), 0);
 				return true;
 			}
 			assert_int_equal(call->request->call_case, AFAR__REQUEST__CALL_LOOK);

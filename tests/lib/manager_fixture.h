@@ -58,6 +58,8 @@ struct fixture {
 	void (*recalled)(uint64_t session, uint64_t ino); /* is told of each; may be NULL */
 	unsigned nr_revokes;				  /* of what was delegated, likewise */
 	void (*revoked)(uint64_t session, uint64_t ino);
+	unsigned nr_gone_asks; /* which of some inodes a client uses, that it has answered */
+	bool (*uses)(uint64_t session, const Afar__FileGone *gone); /* NULL: none */
 	bool is_lent;		/* the core, by a batch that is being committed */
 	bool does_drop_answers; /* without looking at them: they are large and the time counts */
 };

@@ -117,6 +117,10 @@ const struct posix_case posix_user_cases[] = {
 	{"append by another drops setuid",
 	 "open 0 f rw,creat; write 0 abc; chown f 1001 2000; chmod f 6777; as 1003 2003; open 1 f "
 	 "w,append; write 1 x; stat f"},
+	{"append by another drops setuid each time",
+	 "open 0 f rw,creat; write 0 abc; chown f 1001 2000; chmod f 6777; as 1003 2003; open 1 f "
+	 "w,append; write 1 x; stat f; as 0 0; chmod f 6777; as 1003 2003; write 1 y; stat f; cat "
+	 "f"},
 	{"truncate drops setuid", "open 0 f rw,creat; write 0 abc; chown f 1001 2000; chmod f "
 				  "6777; as 1001 2000; truncate f 1; stat f"},
 	{"truncate by another drops setuid", "open 0 f rw,creat; write 0 abc; chown f 1001 2000; "

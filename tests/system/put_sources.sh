@@ -34,6 +34,35 @@ refused 1 '' "$AFAR" region put huge from:file --replace
 "$AFAR" region get from:file out >/dev/null
 same other out
 
+# Several at once: the last one to make its region has the name, and who lost it says so.
+mkfifo feed
+"$AFAR" region put - from:one --replace --size 5000 <feed 2>lost.err >/dev/null &
+lost=$!
+exec 5>feed
+eventually "$AFAR" region stat from:one
+"$AFAR" region put other from:one --replace >/dev/null
+head -c 5000 in >&5
+exec 5>&-
+got=0
+wait $lost || got=$?
+[ $got -eq 1 ] || fail "a put whose region was replaced ended with $got"
+grep -q 'another put with --replace.*has freed' lost.err || fail "it says: $(cat lost.err)"
+"$AFAR" region get from:one - | cmp - other || fail "the put that replaced it"
+put_again() {
+	for _ in 1 2 3 4 5 6 7 8; do
+		"$AFAR" region put "$1" from:one --replace >/dev/null 2>>"$1.err" || [ -s "$1.err" ] || fail "a put said nothing"
+	done
+}
+cp other another
+put_again other &
+first=$!
+put_again another &
+second=$!
+put_again in
+wait $first $second
+! grep -v 'has freed' in.err other.err another.err || fail "several puts at once"
+"$AFAR" region stat from:one >/dev/null
+
 : >empty
 refused 1 'empty' "$AFAR" region put empty from:x
 refused 1 'empty' "$AFAR" region put - from:x

@@ -14,6 +14,8 @@
 
 #include "failure.h"
 
+#define TRIES_MAX 100U /* to have a name that others take, too */
+
 bool place_is_region(const char *text)
 {
 	size_t before = strcspn(text, ":/");
@@ -79,6 +81,23 @@ static int open_region(struct place *place)
 	return ret ? fail_region(ret, "open", place->text) : 0;
 }
 
+/* Creates it, instead of the one of that name if it may. Others that do the same may come between the two; the last one has the
+ * name. */
+static int create_named(struct place *place, const char *name, uint64_t bytes, bool may_replace)
+{
+	int ret;
+
+	for (unsigned i = 0; i < TRIES_MAX; i++) {
+		ret = may_replace ? afar_region_delete(place->ns, name) : 0;
+		if (ret == 0 || ret == -ENOENT || ret == -AFAR_EFREED)
+			ret = afar_region_create(place->ns, name, bytes, AFAR_ALLOC_TEMPORARY,
+						 &place->region);
+		if (ret != -EEXIST || !may_replace)
+			break;
+	}
+	return ret;
+}
+
 static int create_region(struct place *place, uint64_t bytes, bool may_replace)
 {
 	const char *name = region_part(place->text);
@@ -92,10 +111,12 @@ static int create_region(struct place *place, uint64_t bytes, bool may_replace)
 				"write into %s: there is nothing to write, and a region has at "
 				"least 1 byte",
 				place->text);
-	ret = may_replace ? afar_region_delete(place->ns, name) : 0;
-	if (ret && ret != -ENOENT)
-		return fail_region(ret, "replace", place->text);
-	ret = afar_region_create(place->ns, name, bytes, AFAR_ALLOC_TEMPORARY, &place->region);
+	ret = create_named(place, name, bytes, may_replace);
+	if (ret == -EEXIST && may_replace)
+		return app_fail(ret,
+				"write into %s: others replace it at the same time, again and "
+				"again; try again later",
+				place->text);
 	if (ret == -EEXIST)
 		return app_fail(ret,
 				"write into %s: there is a region of that name; choose another "

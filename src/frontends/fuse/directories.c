@@ -194,6 +194,9 @@ static bool put(struct page *page, const char *name, const struct stat *type,
 			      : fuse_add_direntry(page->req, at, room, name, type, next);
 	if (taken > room)
 		return false;
+	/* The kernel knows it as if it had looked it up. */
+	if (page->is_plus && attributes)
+		CALL(page->mount, afar_fs_use(page->mount->fs, attributes->ino));
 	page->length += taken;
 	return true;
 }

@@ -40,7 +40,6 @@ struct open_file {
 	atomic_bool is_written;	    /* since it was synced */
 	atomic_bool has_lost;	    /* maybe: it was written when the session ended. Said once */
 	atomic_bool has_lost_locks; /* when the session ended: it is of no use any more */
-	atomic_bool has_dropped;    /* setuid and setgid, if there were any */
 };
 
 static CDS_LIST_HEAD(all_open);
@@ -233,8 +232,10 @@ void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	add_to_list(open);
 	fill_info(mount, open, info);
 	fill_entry(mount, &stat, &entry);
-	if (fuse_reply_create(req, &entry, info) == -ENOENT)
+	if (fuse_reply_create(req, &entry, info) == -ENOENT) {
 		end_open(mount, open);
+		forget_node(mount, entry.ino, 1);
+	}
 }
 
 /* ---- Reading and writing */
@@ -296,8 +297,8 @@ void do_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
 		fuse_reply_buf(req, buffer, (size_t)length);
 }
 
-/* Drops setuid and setgid before somebody's first write that does not go through the kernel's pages. The
- * kernel drops them only before those that do. */
+/* Drops setuid and setgid before a write that does not go through the kernel's pages. The kernel drops them only before those
+ * that do. Somebody may have set them since the last one; mostly that is known without asking. */
 static int drop_ids(const struct mount *mount, struct open_file *open, struct afar_file *file)
 {
 	struct afar_file_stat stat = {.size = sizeof(stat)};
@@ -319,10 +320,8 @@ static ssize_t write_file(const struct mount *mount, struct open_file *open, boo
 	struct afar_file *file;
 	int ret = find_file(mount, open, is_append, &file);
 
-	if (!ret && is_dropping && !open->has_dropped) {
+	if (!ret && is_dropping)
 		ret = drop_ids(mount, open, file);
-		open->has_dropped = !ret;
-	}
 	return ret ? ret : afar_file_pwrite(file, data, size, (uint64_t)offset);
 }
 

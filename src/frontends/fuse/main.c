@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "device.h"
+#include "gone.h"
 #include "locks.h"
 #include "place.h"
 #include "say.h"
@@ -101,6 +102,8 @@ static void set_up_connection(void *userdata, struct fuse_conn_info *connection)
 static const struct fuse_lowlevel_ops operations = {
 	.init = set_up_connection,
 	.lookup = do_lookup,
+	.forget = do_forget,
+	.forget_multi = do_forget_multi,
 	.readlink = do_readlink,
 	.mknod = do_mknod,
 	.mkdir = do_mkdir,
@@ -256,6 +259,7 @@ static int serve(const struct mount_options *options, int ready_fd)
 {
 	struct mount mount = {.options = options};
 	struct fuse_session *session;
+	bool is_free = true;
 	int ret, end;
 
 	ret = open_all(&mount);
@@ -283,6 +287,7 @@ static int serve(const struct mount_options *options, int ready_fd)
 		leave();
 		tell_ready(&ready_fd);
 	}
+	gone_begin(&mount);
 	ret = run_loop(&mount, session);
 	if (ret < 0)
 		ret = say_failed("%s: read requests: %s", options->asked, strerror(-ret));
@@ -291,10 +296,12 @@ static int serve(const struct mount_options *options, int ready_fd)
 	locks_end();
 	device_leave(); /* before its descriptor is closed */
 	fuse_session_unmount(session);
+	is_free = gone_end();
 out_signals:
 	fuse_remove_signal_handlers(session);
 out_session:
-	fuse_session_destroy(session);
+	if (is_free)
+		fuse_session_destroy(session);
 out_close:
 	end = end_all(&mount);
 	return ret ? ret : end;

@@ -137,14 +137,16 @@ void fill_entry(const struct mount *mount, const struct afar_file_stat *stat,
 
 void answer_entry(fuse_req_t req, int64_t ret, const struct afar_file_stat *stat)
 {
+	struct mount *mount = mount_of(req);
 	struct fuse_entry_param entry;
 
 	if (ret) {
 		answer_error(req, ret);
 		return;
 	}
-	fill_entry(mount_of(req), stat, &entry);
-	fuse_reply_entry(req, &entry);
+	fill_entry(mount, stat, &entry);
+	if (fuse_reply_entry(req, &entry))
+		forget_node(mount, entry.ino, 1);
 }
 
 void answer_attributes(fuse_req_t req, int64_t ret, const struct afar_file_stat *stat)

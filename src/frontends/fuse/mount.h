@@ -3,7 +3,7 @@
  * What the requests of one mount share: the open file system, who asks, and how answers are given.
  *
  * The kernel's node numbers are Afar's inode numbers, but for 1, which is the mount's root. Inode
- * numbers are never used twice, so nothing is kept of a node, and forgetting one does nothing.
+ * numbers are never used twice. The library counts which of them the kernel knows (AFAR_FS_COUNT_USES).
  */
 #ifndef FUSE_MOUNT_H
 #define FUSE_MOUNT_H
@@ -68,7 +68,7 @@ extern const struct afar_who superuser;
 int errno_of(int error);
 /* Answers with success alone, or with the error if `ret` is negative. */
 void answer(fuse_req_t req, int64_t ret);
-/* Answers with a name's node if `ret` is 0. */
+/* Answers with a name's node, which the kernel knows then, if `ret` is 0. */
 void answer_entry(fuse_req_t req, int64_t ret, const struct afar_file_stat *stat);
 void answer_attributes(fuse_req_t req, int64_t ret, const struct afar_file_stat *stat);
 
@@ -79,6 +79,10 @@ void fill_stat(const struct afar_file_stat *stat, struct stat *out);
 /* ---- The requests, by rooms; each is as libfuse says of the one of its name */
 
 /* names.c */
+void do_forget(fuse_req_t req, fuse_ino_t node, uint64_t nr);
+void do_forget_multi(fuse_req_t req, size_t nr, struct fuse_forget_data *nodes);
+/* The kernel does not know the node of an answer that it did not take, or so many fewer times. */
+void forget_node(struct mount *mount, fuse_ino_t node, uint64_t nr);
 void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
 void do_readlink(fuse_req_t req, fuse_ino_t node);
 void do_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);

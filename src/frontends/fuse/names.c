@@ -27,6 +27,27 @@ void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		&stat);
 }
 
+void forget_node(struct mount *mount, fuse_ino_t node, uint64_t nr)
+{
+	/* Without a session there is nothing to forget: its end has forgotten all. */
+	if (session_enter(mount) == 0)
+		afar_fs_forget(mount->fs, ino_of(mount, node), nr);
+	session_leave(mount, 0);
+}
+
+void do_forget(fuse_req_t req, fuse_ino_t node, uint64_t nr)
+{
+	forget_node(mount_of(req), node, nr);
+	fuse_reply_none(req);
+}
+
+void do_forget_multi(fuse_req_t req, size_t nr, struct fuse_forget_data *nodes)
+{
+	for (size_t i = 0; i < nr; i++)
+		forget_node(mount_of(req), nodes[i].ino, nodes[i].nlookup);
+	fuse_reply_none(req);
+}
+
 void do_readlink(fuse_req_t req, fuse_ino_t node)
 {
 	struct mount *mount = mount_of(req);

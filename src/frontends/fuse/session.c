@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "gone.h"
 #include "say.h"
 
 #define PAUSE_MS 1000
@@ -33,8 +34,10 @@ static int open_fs(struct mount *mount)
 	const struct mount_options *options = mount->options;
 	const struct afar_fs_options fs_options = {
 		.size = sizeof(fs_options),
-		.flags = options->is_read_only ? AFAR_FS_READ_ONLY : 0,
+		.flags = AFAR_FS_COUNT_USES | (options->is_read_only ? AFAR_FS_READ_ONLY : 0),
 		.retry_ms = options->retry_ms,
+		.gone = gone_tell,
+		.argument = mount,
 	};
 
 	return afar_fs_open(mount->session, options->fs, &fs_options, &mount->fs);

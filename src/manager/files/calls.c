@@ -233,6 +233,8 @@ static int hold(struct fs *fs, const struct who *who, const struct session *sess
 	case AFAR__FILE_HOLD__WHAT_LOCK_CANCEL:
 		lock_cancel(fs, session, ask->lock_cancel);
 		return 0;
+	case AFAR__FILE_HOLD__WHAT_FORGET:
+		return hold_forget(fs, session, ask->forget);
 	default:
 		return error_fail(-EOPNOTSUPP, "hold a file: the manager does not know this");
 	}

@@ -16,6 +16,7 @@
  *   limits.c    what a file system may have at most
  *   lengths.c   allocate, shrink, punch, sync
  *   holds.c     who has which file open
+ *   gone.c      what has no name any more, until nobody uses it
  *   locks.c     who has locked what of a file
  *   check.c     comparing the records with each other
  *   recalls.c   having others give a file up before it is made shorter
@@ -56,6 +57,8 @@ int files_session_left(struct core *core, const struct namespace *ns, uint64_t s
 int recall_answered(struct core *core, const struct outgoing *outgoing, bool is_done);
 /* A session has dropped what was delegated to it, or failed. */
 void delegation_answered(struct core *core, const struct outgoing *outgoing, bool is_done);
+/* A session has told which inodes without a name it uses; NULL: it has failed. -ENOMEM. */
+int gone_answered(struct core *core, const struct outgoing *outgoing, const Afar__Reply *answer);
 /* A server has zeroed what it was told to, or failed. */
 int files_scrubbed(struct core *core, const struct outgoing *outgoing, bool is_done);
 

@@ -222,6 +222,15 @@ int hold_close(struct fs *fs, const struct session *session, uint64_t handle)
 	return drop(hold);
 }
 
+int hold_forget(struct fs *fs, const struct session *session, const Afar__FileForget *ask)
+{
+	int ret = 0;
+
+	for (size_t i = 0; i < ask->n_inos && ret == 0; i++)
+		ret = hold_close(fs, session, FILE_USED | ask->inos[i]);
+	return ret;
+}
+
 /* The holds of one session. */
 struct search {
 	uint64_t session;
@@ -280,6 +289,8 @@ int files_session_left(struct core *core, const struct namespace *ns, uint64_t s
 	delegations_leave(fs, session, live && !live->is_ending);
 	tree_walk(fs->holds_by_handle, find_of_session, &search);
 	ret = search.status;
+	if (ret == 0)
+		ret = gone_leave(fs, session);
 	for (size_t i = 0; i < search.nr && ret == 0; i++)
 		ret = drop(search.found[i]);
 	free(search.found);
@@ -359,6 +370,8 @@ int hold_claim(struct fs *fs, const struct session *session, const Afar__FileCla
 		ret = claim_one(fs, session, ask, i);
 	for (size_t i = 0; i < ask->n_locks && ret == 0; i++)
 		ret = lock_claim(fs, session, ask->locks[i]);
+	if (ret == 0 && ask->answers_gone)
+		ret = gone_join(fs, session);
 	if (ret == 0 && ask->is_last)
 		set_claimed(fs, session->number);
 	return ret;

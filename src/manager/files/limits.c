@@ -11,10 +11,15 @@
 #include "manager/regions.h"
 #include "manager/volumes.h"
 
-int limits_check_inodes(const struct fs *fs)
+bool limits_allow_inode(const struct fs *fs)
 {
 	/* The root directory is not counted: nobody has made it. */
-	if (fs->max_inodes == 0 || fs->nr_inodes <= fs->max_inodes)
+	return fs->max_inodes == 0 || fs->nr_inodes <= fs->max_inodes;
+}
+
+int limits_check_inodes(const struct fs *fs)
+{
+	if (limits_allow_inode(fs))
 		return 0;
 	return error_fail(-EDQUOT,
 			  "make a file in file system '%s': it has the %llu files and directories "

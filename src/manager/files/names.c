@@ -197,7 +197,7 @@ int name_make(struct fs *fs, const struct who *who, const Afar__FileMake *ask, s
 /* ---- Removing */
 
 /* One of its names has gone, from a directory that is told of that by the caller. */
-static int drop_link(struct file *file)
+static int drop_link(struct file *file, const struct entry *entry)
 {
 	struct inode *inode = file_edit(file);
 	int ret = inode ? 0 : error_code(-ENOMEM);
@@ -207,6 +207,8 @@ static int drop_link(struct file *file)
 	inode->nlink = inode_is_directory(inode) ? 0 : inode->nlink - 1;
 	inode_touch_change(inode);
 	file_put(file);
+	if (inode->nlink == 0)
+		gone_note_name(file, entry->dir->ino, entry->name);
 	return file_settle(file);
 }
 
@@ -245,7 +247,7 @@ int name_remove(struct fs *fs, const struct who *who, const Afar__FileRemove *as
 	is_directory = inode_is_directory(entry.file->inode);
 	record_delete_name(fs, ask->dir, ask->name);
 	ret = change_directory(entry.dir, -1, is_directory ? -1 : 0);
-	return ret == 0 ? drop_link(entry.file) : ret;
+	return ret == 0 ? drop_link(entry.file, &entry) : ret;
 }
 
 /* ---- Renaming */
@@ -385,7 +387,7 @@ static int replace(struct fs *fs, const struct entry *from, const struct entry *
 		ret = change_directory(to->dir, to->file ? 0 : 1, to->file ? 0 : links);
 	if (ret == 0)
 		ret = arrive(from->file, to->dir);
-	return ret == 0 && to->file ? drop_link(to->file) : ret;
+	return ret == 0 && to->file ? drop_link(to->file, to) : ret;
 }
 
 int name_rename(struct fs *fs, const struct who *who, const Afar__FileRename *ask)

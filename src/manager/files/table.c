@@ -84,6 +84,7 @@ static struct fs *fs_new(struct files *files, uint64_t number)
 	CDS_INIT_LIST_HEAD(&fs->scrubs);
 	CDS_INIT_LIST_HEAD(&fs->idle);
 	CDS_INIT_LIST_HEAD(&fs->delegates);
+	CDS_INIT_LIST_HEAD(&fs->users);
 	return fs;
 }
 
@@ -92,6 +93,7 @@ static void file_free(struct file *file)
 	locks_free(file);
 	free(file->inode);
 	free(file->runs);
+	free(file->gone_name);
 	free(file);
 }
 
@@ -122,6 +124,7 @@ static void fs_free(void *argument)
 	tree_close(&fs->files_by_ino);
 	space_end(&fs->space);
 	delegations_free(fs);
+	gone_free(fs);
 	free(fs->unclaimed);
 	free(fs->unlinked);
 	free(fs);
@@ -508,6 +511,10 @@ int file_settle(struct file *file)
 		record_put_unlinked(file->fs, file->ino);
 		return 0;
 	}
+	if (gone_must_ask(file)) {
+		record_put_unlinked(file->fs, file->ino);
+		return gone_add(file);
+	}
 	record_delete_unlinked(file->fs, file->ino);
 	return file_destroy(file);
 }
@@ -522,7 +529,8 @@ void fs_forget_idle(struct fs *fs)
 	cds_list_for_each_entry_safe (file, next, &fs->idle, idle) {
 		if (fs->nr_files - fs->nr_pinned <= fs->max_cached || nr++ == FORGET_AT_ONCE)
 			return;
-		if (file_is_held(file) || file->is_dirty || (file->delegates && file->inode))
+		if (file_is_held(file) || file->is_dirty || file->is_gone ||
+		    (file->delegates && file->inode))
 			continue;
 		delegation_forget(file);
 		cds_list_del(&file->idle);
@@ -657,6 +665,8 @@ void files_work(struct core *core)
 		mark = undo_mark(core->undo);
 		if (fs->nr_unclaimed == 0 && fs->nr_unlinked != 0)
 			end_work(core, mark, end_unlinked(fs));
+		mark = undo_mark(core->undo);
+		end_work(core, mark, gone_work(fs));
 	}
 	if (files->nr_emptied != 0) {
 		bool is_over = false;
@@ -677,6 +687,7 @@ void files_drive(struct core *core)
 	struct fs *fs;
 
 	cds_list_for_each_entry (fs, &core->files->systems, node) {
+		gone_drive(fs);
 		scrubs_drive(fs);
 		fs_forget_idle(fs);
 	}
@@ -684,7 +695,7 @@ void files_drive(struct core *core)
 
 uint64_t files_next(const struct core *core)
 {
-	uint64_t next = CORE_NEVER;
+	uint64_t next = CORE_NEVER, asking;
 	const struct fs *fs;
 
 	if (core->files->nr_emptied != 0)
@@ -694,6 +705,8 @@ uint64_t files_next(const struct core *core)
 			return 0;
 		if (fs->retry_at != 0 && fs->retry_at < next)
 			next = fs->retry_at;
+		asking = gone_next(fs);
+		next = asking < next ? asking : next;
 	}
 	return next;
 }

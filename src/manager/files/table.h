@@ -20,6 +20,8 @@
 #define FILES_GROUPS_MAX 64U
 #define FILE_SIZE_MAX	 ((uint64_t)1 << 56)
 #define FS_EDITED_MAX	 8U /* inodes that one operation changes */
+/* With an inode's number: the handle of a session that uses it by that number, and has not opened it. */
+#define FILE_USED (UINT64_C(1) << 63)
 
 /* Who asks. */
 struct who {
@@ -82,7 +84,11 @@ struct file {
 	/* Sessions that it is delegated to, and until when it is to nobody more: delegations.c. */
 	uint64_t delegates;
 	uint64_t revoked_until;
-	bool is_pinned;		   /* delegated, and in no list of idle ones */
+	bool is_pinned; /* delegated, and in no list of idle ones */
+	/* Its last name has gone. Sessions are being asked whether they use it; or all of these hold it. */
+	bool is_gone, is_asked;
+	char *gone_name; /* that name, and its directory. NULL: not known. Never taken back */
+	uint64_t gone_dir;
 	struct cds_list_head idle; /* of the fs: the last used at the end */
 };
 
@@ -106,6 +112,20 @@ struct scrub {
 	bool is_told; /* in the sweep that is under way; never taken back */
 	size_t nr;
 	struct run runs[]; /* `unit` does not matter */
+};
+
+/* Inodes without a name that nobody has open: gone.c. In memory alone, and never taken back but for two. */
+struct gone {
+	struct gone_inode {
+		uint64_t ino, nr_units;
+	} * list; /* the oldest at the beginning */
+	size_t nr, max;
+	size_t nr_asked;   /* of them, in the round that is under way; 0: there is none */
+	size_t nr_left;	   /* of these, that have not ended. Taken back */
+	uint64_t nr_units; /* of those that have not ended. Taken back */
+	uint64_t round;	   /* the number of the last one */
+	uint64_t begun_at;
+	uint64_t due_at; /* nobody is asked before */
 };
 
 struct fs {
@@ -138,6 +158,8 @@ struct fs {
 	uint64_t *unclaimed; /* sessions of before a restart, which have not told what they hold */
 	size_t nr_unclaimed;
 	struct cds_list_head delegates;
+	struct cds_list_head users; /* sessions that are asked which inodes they use */
+	struct gone gone;
 	uint64_t
 		quiet_until; /* changes wait: somebody may have something delegated by a manager of before */
 	/* Inodes that the operation under way has edited, for its result. */
@@ -353,6 +375,7 @@ int name_list(struct fs *fs, const struct who *who, const Afar__FileList *ask,
 
 /* ---- limits.c */
 
+bool limits_allow_inode(const struct fs *fs);
 /* -EDQUOT: no inode can be made. */
 int limits_check_inodes(const struct fs *fs);
 /* Returns how many units more its files may have. */
@@ -397,6 +420,8 @@ int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *
 int hold_append(struct fs *fs, const struct session *session, uint64_t ino, struct file **out);
 int hold_appended(struct fs *fs, const struct session *session, uint64_t ino);
 int hold_claim(struct fs *fs, const struct session *session, const Afar__FileClaim *ask);
+/* The session does not use inodes by their number any more. */
+int hold_forget(struct fs *fs, const struct session *session, const Afar__FileForget *ask);
 /* True: another session has it open. */
 bool file_is_shared(const struct file *file, const struct session *session);
 
@@ -414,6 +439,25 @@ uint64_t recalls_wait(struct core *core, const struct event *event, const struct
 /* Until when somebody waits who asks where a file's bytes are. */
 uint64_t recall_wait_for(struct core *core, const struct event *event, const struct fs *fs,
 			 uint64_t ino);
+
+/* ---- gone.c */
+
+/* A session is asked from now on, until it leaves. -EINVAL: it has not opened the pool. */
+int gone_join(struct fs *fs, const struct session *session);
+/* -ENOMEM. */
+int gone_leave(struct fs *fs, uint64_t session);
+void gone_free(struct fs *fs);
+/* Returns whether sessions are to be asked before a file without a name, that nobody holds, ends. Then it is added: -ENOMEM. */
+bool gone_must_ask(const struct file *file);
+int gone_add(struct file *file);
+/* One of its names goes. */
+void gone_note_name(struct file *file, uint64_t dir, const char *name);
+/* Asks, between batches; ends, in one, what nobody uses. */
+void gone_drive(struct fs *fs);
+int gone_work(struct fs *fs);
+uint64_t gone_next(const struct fs *fs);
+/* Until when somebody waits who needs room, or an inode. Asks at once. */
+uint64_t gone_wait(struct fs *fs);
 
 /* ---- delegations.c */
 

@@ -20,6 +20,28 @@ static uint64_t bytes_wanted(const Afar__FilesChange *ask)
 	return bytes;
 }
 
+static bool makes_inodes(const Afar__FilesChange *ask)
+{
+	for (size_t i = 0; i < ask->n_operations; i++)
+		if (ask->operations[i]->what_case == AFAR__FILE_CHANGE__WHAT_MAKE)
+			return true;
+	return false;
+}
+
+/* What is ending may leave the room, or the inode, that is missing. */
+static uint64_t wait_for_gone(struct fs *fs, const Afar__FilesChange *ask)
+{
+	uint64_t wanted = bytes_wanted(ask);
+	bool lacks_room = wanted > fs->space.free_bytes || wanted / FILE_UNIT > limits_room(fs);
+
+	if (fs->gone.nr == 0 || !fs_namespace(fs))
+		return 0;
+	if ((wanted != 0 && lacks_room && fs->gone.nr_units != 0) ||
+	    (makes_inodes(ask) && !limits_allow_inode(fs)))
+		return gone_wait(fs);
+	return 0;
+}
+
 /* An allocation that will fit when what is being zeroed is free waits for that. */
 static bool waits_for_scrubs(const struct fs *fs, const Afar__FilesChange *ask)
 {
@@ -152,6 +174,8 @@ static uint64_t change_wait(struct core *core, const struct event *event)
 	}
 	until = recalls_wait(core, event, fs);
 	wait = delegations_wait_to_change(core, event, fs);
+	until = wait > until ? wait : until;
+	wait = wait_for_gone(fs, ask);
 	until = wait > until ? wait : until;
 	for (size_t i = 0; i < ask->n_operations; i++) {
 		if (ask->operations[i]->what_case != AFAR__FILE_CHANGE__WHAT_EXTEND)
