@@ -324,7 +324,7 @@ static int look_at_root(struct afar_fs *fs)
 	if (ret)
 		return ret;
 	fs->root = reply->reply->namespace_info->files->root;
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return fs->root != 0 ? 0
 			     : error_fail(-AFAR_EMALFORMED,
 					  "open file system '%s': the manager says it has no root",

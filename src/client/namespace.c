@@ -95,7 +95,7 @@ int namespace_tell_all(struct afar_session *session, const struct namespace_tell
 			if (kind_of(infos->entries[i]) == telling->kind)
 				telling->give(infos->entries[i], (char *)out + nr++ * size, size);
 		}
-		afar__frame__free_unpacked(reply, NULL);
+		rpc_frame_free(reply);
 	} while (nr_namespaces != 0 && nr < max);
 	return (int)nr;
 }
@@ -117,7 +117,7 @@ int namespace_look(struct afar_session *session, enum namespace_kind kind, const
 			 kinds[kind].noun, name,
 			 kinds[kind_of((*reply)->reply->namespace_info)].noun, kinds[kind].noun,
 			 kinds[kind].command);
-	afar__frame__free_unpacked(*reply, NULL);
+	rpc_frame_free(*reply);
 	return ret;
 }
 
@@ -133,7 +133,7 @@ int namespace_tell(struct afar_session *session, const struct namespace_telling 
 	if (ret)
 		return ret;
 	telling->give(reply->reply->namespace_info, out, size_of(out));
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return 0;
 }
 
@@ -158,7 +158,7 @@ static int open_from_reply(struct afar_session *session, Afar__Request *request,
 		handle_use(&session->handle);
 		*out = ns;
 	}
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return ns ? 0 : error_code(-ENOMEM);
 }
 
@@ -327,7 +327,7 @@ PUBLIC_CALL(int, afar_namespace_list,
 		count = max;
 	for (size_t i = 0; i < count; i++)
 		give_stat(reply->reply->namespace_infos->entries[i], (char *)out + i * size, size);
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return (int)count;
 }
 
@@ -358,7 +358,7 @@ PUBLIC_CALL(int, afar_namespace_stat, (struct afar_namespace *ns, struct afar_na
 		ret = error_fail(-ENOENT,
 				 "stat namespace %s: it was deleted, and another has its name",
 				 ns->name);
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return ret;
 }
 
@@ -413,6 +413,6 @@ PUBLIC_CALL(int, afar_namespace_release,
 		return ret;
 	if (released)
 		*released = reply->reply->namespace_released->bytes;
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return 0;
 }

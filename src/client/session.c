@@ -457,7 +457,7 @@ int session_call_for(struct afar_session *session, Afar__Request *request,
 
 	if (ret || (*reply)->reply->result_case == result)
 		return ret;
-	afar__frame__free_unpacked(*reply, NULL);
+	rpc_frame_free(*reply);
 	return error_fail(-AFAR_EMALFORMED, "call the manager: it answered something else");
 }
 

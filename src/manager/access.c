@@ -112,7 +112,7 @@ static int fill_access(Afar__Access *access, const struct core *core, const stru
 static void free_accesses(Afar__Access **accesses, size_t nr)
 {
 	for (size_t i = 0; i < nr && accesses; i++)
-		afar__access__free_unpacked(accesses[i], NULL);
+		afar__access__free_unpacked(accesses[i], &protobuf_wiping);
 	free(accesses);
 }
 

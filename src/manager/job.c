@@ -7,13 +7,14 @@
 
 #include "manager/job_private.h"
 #include "manager/requests.h"
+#include "rpc/rpc.h"
 
 /* ---- Clients that wait */
 
 void job_wait(struct job *job, struct event *event)
 {
 	/* Its request may be large, and a job long: all that matters of it is in the job. */
-	afar__request__free_unpacked(event->request, NULL);
+	afar__request__free_unpacked(event->request, request_freer(event->request));
 	event->request = NULL;
 	cds_list_add_tail(&event->node, &job->waiters);
 }

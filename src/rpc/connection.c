@@ -44,7 +44,7 @@ void rpc_connection_unref(struct rpc_connection *connection)
 	if (atomic_fetch_sub_explicit(&connection->references, 1, memory_order_acq_rel) != 1)
 		return;
 	assert(connection->state == CONNECTION_CLOSED);
-	free(connection->received);
+	stream_free_received(connection);
 	pthread_mutex_destroy(&connection->lock);
 	loop_unref(connection->loop);
 	free(connection);
@@ -84,7 +84,7 @@ static void free_frames(struct cds_list_head *frames)
 	struct frame_buffer *buffer, *next;
 
 	cds_list_for_each_entry_safe (buffer, next, frames, entry) {
-		free(buffer);
+		frame_buffer_free(buffer);
 	}
 }
 

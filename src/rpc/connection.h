@@ -103,6 +103,8 @@ bool stream_push(struct rpc_connection *connection, struct frame_buffer *buffer)
 void stream_flush(struct rpc_connection *connection);
 /* Reads for one turn, and acts on what it read. May finish the connection. */
 void stream_receive(struct rpc_connection *connection);
+/* Wipes and frees the buffer of bytes that came. */
+void stream_free_received(struct rpc_connection *connection);
 /* Sends more of the last frames, in CONNECTION_CLOSING; reads and drops the rest. May finish the
  * connection. */
 void stream_linger(struct rpc_connection *connection);

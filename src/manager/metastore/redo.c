@@ -382,6 +382,7 @@ int redo_append(struct redo_log *log, const struct meta_put *puts, size_t nr_put
 	memset(log->buffer + at, 0, blocks - at);
 	ret = write_at(log->fd, log->buffer, blocks, RECORDS_START + log->end);
 	if (ret < 0) {
+	explicit_bzero(log->buffer, blocks); /* it may have had secrets */
 		/* It may be there all the same. */
 		log->is_broken = write_nothing(log, log->end) < 0;
 		return fail(log, "write", ret);
@@ -485,5 +486,7 @@ int redo_replay(struct redo_log *log,
 		log->end += round_up(sizeof(record) + record.length);
 		log->nr_records++;
 	}
-	return is_record_missing(log) ? fail_damaged(log) : 0;
+	ret = is_record_missing(log) ? fail_damaged(log) : 0;
+	explicit_bzero(log->buffer, RECORDS_BYTES);
+	return ret;
 }
