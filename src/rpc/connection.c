@@ -142,7 +142,7 @@ void connection_finish(struct rpc_connection *connection, int status)
 	tls = shut(connection, status, &unsent);
 	buffer_cap_leave(&connection->buffered);
 	if (connection->is_accepted && !connection->was_open && status)
-		listener_complain(connection, tls ? tls_identity(tls) : "", status);
+		listener_complain(connection, tls, status);
 	loop_timer_cancel(connection->loop, &connection->timer);
 	tls_free(tls);
 	close_socket(connection);
@@ -476,8 +476,10 @@ static int resolve(const char *host, uint16_t port, struct addrinfo **out)
 	snprintf(service, sizeof(service), "%u", port);
 	ret = getaddrinfo(host, service, &hints, out);
 	if (ret)
-		return error_fail(-EHOSTUNREACH, "connect to %s: %s; check the host's name", host,
-				  gai_strerror(ret));
+		return error_fail(-EHOSTUNREACH,
+				  "connect to %s: its name cannot be resolved (%s); "
+				  "check the host's name",
+				  host, gai_strerror(ret));
 	return 0;
 }
 

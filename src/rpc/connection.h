@@ -114,7 +114,7 @@ void stream_linger(struct rpc_connection *connection);
 /* Takes a stranger off the listener's list, because it has proved its key, or has gone. */
 void listener_forget(struct rpc_listener *listener, struct rpc_connection *connection);
 /* Logs one line about a peer that behaved wrongly, unless there were too many in this second. */
-void listener_complain(const struct rpc_connection *connection, const char *claimed, int status);
+void listener_complain(const struct rpc_connection *connection, const struct tls *tls, int status);
 
 /* call.c */
 
