@@ -147,7 +147,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_set_limits,
 	if (ret == 0)
 		ret = afar_fs_look(session, name, &stat);
 	if (ret == 0)
-		ret = afar_namespace_open(session, name, &ns);
+		ret = namespace_open(session, NAMESPACE_FILES, name, &ns);
 	if (ret)
 		return ret;
 	ask.fs = ns->number;
@@ -375,7 +375,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_open,
 	if (!out || (options.flags & ~AFAR_FS_READ_ONLY))
 		return error_fail(-EINVAL,
 				  "open file system '%s': out is null, or flags are unknown", name);
-	ret = afar_namespace_open(session, name, &ns);
+	ret = namespace_open(session, NAMESPACE_FILES, name, &ns);
 	if (ret)
 		return ret;
 	ret = open_in(ns, &options, out);

@@ -37,20 +37,20 @@ int rights_check(const struct core *core, const struct session *session, const s
 	if ((rights_of(core, session->principal, ns) & rights) == rights)
 		return 0;
 	if (ns->owner[0] == '\0')
-		return error_fail(
-			-EACCES,
-			"%s: namespace '%s' has no owner, and '%s' is no operator; ask one "
-			"for it",
-			asked, ns->name, session->principal);
+		return error_fail(-EACCES,
+				  "%s: %s '%s' has no owner, and '%s' is no operator; ask one "
+				  "for it",
+				  asked, namespace_noun(ns), ns->name, session->principal);
 	if ((rights & RIGHT_OWN) != 0)
 		return error_fail(-EACCES,
-				  "%s: '%s' does not own namespace '%s'; ask its owner '%s' for it",
-				  asked, session->principal, ns->name, ns->owner);
+				  "%s: '%s' does not own %s '%s'; ask its owner '%s' for it", asked,
+				  session->principal, namespace_noun(ns), ns->name, ns->owner);
 	return error_fail(-EACCES,
-			  "%s: '%s' may not %s namespace '%s'; ask its owner '%s' for the right "
+			  "%s: '%s' may not %s %s '%s'; ask its owner '%s' for the right "
 			  "('afar ns grant')",
 			  asked, session->principal,
-			  (rights & RIGHT_WRITE) != 0 ? "write to" : "read", ns->name, ns->owner);
+			  (rights & RIGHT_WRITE) != 0 ? "write to" : "read", namespace_noun(ns),
+			  ns->name, ns->owner);
 }
 
 /* ---- Granting */
