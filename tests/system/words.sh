@@ -136,3 +136,22 @@ eventually "$AFAR" fs rm home --force
 	ulimit -v 200000
 	refused 1 'no room in the address space .*ulimit -v' "$AFARD" --role manager --data small --listen "$host:0"
 )
+
+# A disk of its own, which only the manager sees.
+if [ "$(id -u)" = 0 ] && unshare --mount true 2>/dev/null; then
+	mkdir tight
+	cat >afard_in_tight <<'END'
+#!/bin/sh
+exec unshare --mount sh -c 'mount -t tmpfs -o size=8M none tight && exec "$0" "$@"' "$REAL_AFARD" "$@"
+END
+	chmod 755 afard_in_tight
+	REAL_AFARD=$AFARD
+	AFARD=$PWD/afard_in_tight
+	export REAL_AFARD
+	start_daemon full --role manager --data tight/m --listen "$host:0"
+	tight=/proc/$(pid_of full)/root$scratch/tight
+	cp "$tight/m/key" key_of_full
+	dd if=/dev/zero of="$tight/fill" bs=4k 2>/dev/null || :
+	refused 1 "open a session .* the manager's .*: its disk is full; make room" "$AFAR" --cluster "${uri%%\?*}" --key key_of_full ns ls
+	rm "$tight/fill"
+fi
