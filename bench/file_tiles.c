@@ -2,7 +2,7 @@
 /*
  * Rows of suite `file` on ranges that lie apart: a tile of a large picture, whose rows are as many ranges of
  * the file, over tcp. List I/O moves them in one call; the reference makes a call for each. PVFS over
- * InfiniBand, section 5.4.3 (tiled display).
+ * InfiniBand, section 6.8, Figure 14 (tiled display).
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -140,8 +140,8 @@ static int open_private(const char *path, size_t *size)
 
 	if (fd < 0 && errno == ENOENT)
 		return error_fail(-ENOENT,
-				  "key file '%s': does not exist; name the cluster's with "
-				  "?key=FILE or AFAR_KEY, or start a cluster with 'afar up'",
+				  "key file '%s': does not exist; check its name, or name the "
+				  "cluster's with ?key=FILE or AFAR_KEY",
 				  path);
 	if (fd < 0)
 		return error_fail(-errno, "key file '%s': cannot be opened: %s", path,

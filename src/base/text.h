@@ -8,6 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Returns the ending of the word for so many things: "s", or nothing. */
+static inline const char *text_plural(unsigned long long nr)
+{
+	return nr == 1 ? "" : "s";
+}
+
 /* Makes `text` one harmless line: control characters become '?', including those of Latin-1 in
  * UTF-8. */
 static inline void text_clean(char *text)

@@ -141,13 +141,11 @@ static const Afar__StorePlace *find_store(const Afar__LayoutInfo *message,
 	return NULL;
 }
 
-/* Returns since when the store is away, on our clock; 0: it is not. */
-static uint64_t away_since(const Afar__StorePlace *place)
+/* Returns since when it is away, on our clock; not 0. */
+static uint64_t away_since(uint64_t away_ms)
 {
-	uint64_t now = clock_ns(), away_ms = place->away_ms;
+	uint64_t now = clock_ns();
 
-	if (!place->is_away)
-		return 0;
 	return away_ms < now / 1000000U ? now - away_ms * 1000000U : 1;
 }
 
@@ -171,7 +169,7 @@ static int reach_store(struct binding *binding, uint32_t index, const Afar__Layo
 				  "device at one ('afard --flash'); see 'afar store ls'",
 				  (unsigned long long)home->life);
 	binding->servers[index].opening = place->opening;
-	binding->servers[index].away_since = away_since(place);
+	binding->servers[index].away_since = place->is_away ? away_since(place->away_ms) : 0;
 	ret = peer_get(binding->target->session, server, place, &peer);
 	return ret ? ret : reach_server(binding, index, peer);
 }
@@ -189,6 +187,19 @@ static int reach_home(struct binding *binding, uint32_t index, const Afar__Layou
 		return malformed("a chunk is on a server that is not listed");
 	ret = peer_get(binding->target->session, server, NULL, &peer);
 	return ret ? ret : reach_server(binding, index, peer);
+}
+
+void binding_take_away(struct binding *binding, Afar__ServerAway *const *messages, size_t count)
+{
+	for (uint32_t i = 0; i < binding->layout->nr_homes; i++) {
+		if (binding->layout->homes[i].is_store)
+			continue;
+		binding->servers[i].away_since = 0;
+		for (size_t j = 0; j < count; j++) {
+			if (messages[j]->server == binding->layout->homes[i].server)
+				binding->servers[i].away_since = away_since(messages[j]->away_ms);
+		}
+	}
 }
 
 /* Both are the same store; `server` is in the newer binding. */

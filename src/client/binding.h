@@ -33,8 +33,8 @@ struct binding_server {
 	/* Of a store: its opening, as the handle remembers it; a sync tells whether writes since
 	 * then may be lost. Those of a replaced binding are carried over. */
 	_Atomic uint64_t opening;
-	/* On clock_ns(), of a store that no connected server had when the binding was made; 0: one had
-	 * it. */
+	/* On clock_ns(), of a store that no connected server had when the binding was made, or of a
+	 * server that was down when accesses were asked for; 0: it was there. */
 	uint64_t away_since;
 	/* Of a store: how many writes there of the session (peer->nr_written) a sync has covered; and
 	 * whether an older binding had some that none has. */
@@ -95,6 +95,8 @@ int binding_like(const struct binding *from, struct afar_target *target, struct 
 /* Takes those of the manager's accesses that are for servers of the layout. No other thread has the
  * binding yet, or the caller holds its target's lock. Errors: as binding_new(). */
 int binding_take_accesses(struct binding *binding, Afar__Access *const *messages, size_t count);
+/* Takes what the manager says of servers that are down. The caller holds the target's lock. */
+void binding_take_away(struct binding *binding, Afar__ServerAway *const *messages, size_t count);
 /* Carries over what the handle remembers of stores. */
 void binding_remember(struct binding *binding, const struct binding *old);
 /* Returns whether the reach is one of the binding's. */

@@ -101,7 +101,7 @@ int target_call(struct afar_target *target, uint64_t deadline, Afar__Request *re
 		return ret;
 	if ((*reply)->reply->result_case == AFAR__REPLY__RESULT_REGION_INFO)
 		return 0;
-	afar__frame__free_unpacked(*reply, NULL);
+	rpc_frame_free(*reply);
 	return error_fail(-AFAR_EMALFORMED, "look at a %s: the manager answered something else",
 			  target->kind->noun);
 }
@@ -124,7 +124,7 @@ static int look(struct afar_target *target, uint64_t deadline,
 	if (ret)
 		return ret;
 	ret = take(target, reply->reply->region_info);
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return ret;
 }
 

@@ -188,7 +188,7 @@ int file_map_check(const uint64_t *numbers, size_t nr_numbers, uint64_t pool_byt
 	for (size_t i = 0; i < nr_numbers; i += NUMBERS_PER_RUN) {
 		const struct file_run run = run_at(&numbers[i]);
 
-		if (run.nr == 0 || run.nr > units_max || run.unit > units_max ||
+		if (run.nr == 0 || run.unit > units_max || run.nr > units_max - run.unit ||
 		    run.pool_unit > units_max)
 			return fail_malformed("a run is empty, or too large");
 		if (run.unit < end)

@@ -147,7 +147,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_set_limits,
 	if (ret == 0)
 		ret = afar_fs_look(session, name, &stat);
 	if (ret == 0)
-		ret = afar_namespace_open(session, name, &ns);
+		ret = namespace_open(session, NAMESPACE_FILES, name, &ns);
 	if (ret)
 		return ret;
 	ask.fs = ns->number;
@@ -326,7 +326,7 @@ static int look_at_root(struct afar_fs *fs)
 	if (ret)
 		return ret;
 	fs->root = reply->reply->namespace_info->files->root;
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return fs->root != 0 ? 0
 			     : error_fail(-AFAR_EMALFORMED,
 					  "open file system '%s': the manager says it has no root",
@@ -383,7 +383,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_open,
 	if (!out || (options.flags & ~(AFAR_FS_READ_ONLY | AFAR_FS_COUNT_USES)))
 		return error_fail(-EINVAL,
 				  "open file system '%s': out is null, or flags are unknown", name);
-	ret = afar_namespace_open(session, name, &ns);
+	ret = namespace_open(session, NAMESPACE_FILES, name, &ns);
 	if (ret)
 		return ret;
 	ret = open_in(ns, &options, out);

@@ -62,7 +62,7 @@ void fs_who_copy(struct fs_who *to, const struct fs_who *from)
 void fs_answer_free(struct fs_answer *answer)
 {
 	if (answer->frame)
-		afar__frame__free_unpacked(answer->frame, NULL);
+		rpc_frame_free(answer->frame);
 	*answer = (struct fs_answer){0};
 }
 

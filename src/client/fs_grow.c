@@ -32,7 +32,7 @@ static int reserve(struct afar_namespace *ns, uint64_t bytes)
 	int ret;
 
 	call_nest();
-	ret = afar_namespace_reserve(ns, bytes);
+	ret = namespace_reserve(ns, bytes);
 	call_unnest();
 	return ret;
 }

@@ -95,9 +95,19 @@ int namespace_tell_all(struct afar_session *session, const struct namespace_tell
 			if (kind_of(infos->entries[i]) == telling->kind)
 				telling->give(infos->entries[i], (char *)out + nr++ * size, size);
 		}
-		afar__frame__free_unpacked(reply, NULL);
+		rpc_frame_free(reply);
 	} while (nr_namespaces != 0 && nr < max);
 	return (int)nr;
+}
+
+static void ask_to_open(enum namespace_kind kind, const char *name, Afar__NamespaceOpen *open,
+			Afar__Request *request)
+{
+	open->name = (char *)name;
+	open->is_volume = kind != NAMESPACE_PLAIN;
+	open->is_files = kind == NAMESPACE_FILES;
+	request->call_case = AFAR__REQUEST__CALL_NAMESPACE_OPEN;
+	request->namespace_open = open;
 }
 
 int namespace_look(struct afar_session *session, enum namespace_kind kind, const char *name,
@@ -107,9 +117,7 @@ int namespace_look(struct afar_session *session, enum namespace_kind kind, const
 	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret;
 
-	open.name = (char *)name;
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_OPEN;
-	request.namespace_open = &open;
+	ask_to_open(kind, name, &open, &request);
 	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFO, reply);
 	if (ret || kind_of((*reply)->reply->namespace_info) == kind)
 		return ret;
@@ -117,7 +125,7 @@ int namespace_look(struct afar_session *session, enum namespace_kind kind, const
 			 kinds[kind].noun, name,
 			 kinds[kind_of((*reply)->reply->namespace_info)].noun, kinds[kind].noun,
 			 kinds[kind].command);
-	afar__frame__free_unpacked(*reply, NULL);
+	rpc_frame_free(*reply);
 	return ret;
 }
 
@@ -133,7 +141,7 @@ int namespace_tell(struct afar_session *session, const struct namespace_telling 
 	if (ret)
 		return ret;
 	telling->give(reply->reply->namespace_info, out, size_of(out));
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return 0;
 }
 
@@ -158,7 +166,7 @@ static int open_from_reply(struct afar_session *session, Afar__Request *request,
 		handle_use(&session->handle);
 		*out = ns;
 	}
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return ns ? 0 : error_code(-ENOMEM);
 }
 
@@ -208,9 +216,8 @@ PUBLIC_CALL(int, afar_namespace_create,
 	return namespace_make(session, &wish, out);
 }
 
-PUBLIC_CALL(int, afar_namespace_open,
-	    (struct afar_session *session, const char *name, struct afar_namespace **out),
-	    (session, name, out))
+int namespace_open(struct afar_session *session, enum namespace_kind kind, const char *name,
+		   struct afar_namespace **out)
 {
 	Afar__NamespaceOpen open = AFAR__NAMESPACE_OPEN__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -219,11 +226,16 @@ PUBLIC_CALL(int, afar_namespace_open,
 	if (ret)
 		return ret;
 	if (!name || !out)
-		return error_fail(-EINVAL, "open a namespace: name or out is null");
-	open.name = (char *)name;
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_OPEN;
-	request.namespace_open = &open;
+		return error_fail(-EINVAL, "open a %s: name or out is null", kinds[kind].noun);
+	ask_to_open(kind, name, &open, &request);
 	return open_from_reply(session, &request, out);
+}
+
+PUBLIC_CALL(int, afar_namespace_open,
+	    (struct afar_session *session, const char *name, struct afar_namespace **out),
+	    (session, name, out))
+{
+	return namespace_open(session, NAMESPACE_PLAIN, name, out);
 }
 
 PUBLIC_CALL(int, afar_namespace_close, (struct afar_namespace *ns), (ns))
@@ -254,7 +266,8 @@ int namespace_end(struct afar_session *session, const char *name, unsigned flags
 	if (ret)
 		return ret;
 	if (!name || (flags & ~AFAR_DELETE_REGIONS))
-		return error_fail(-EINVAL, "delete a namespace: name is null or flags are unknown");
+		return error_fail(-EINVAL, "remove a %s: name is null or flags are unknown",
+				  kinds[kind].noun);
 	delete.name = (char *)name;
 	delete.with_regions = (flags & AFAR_DELETE_REGIONS) != 0;
 	delete.is_volume = kind != NAMESPACE_PLAIN;
@@ -327,7 +340,7 @@ PUBLIC_CALL(int, afar_namespace_list,
 		count = max;
 	for (size_t i = 0; i < count; i++)
 		give_stat(reply->reply->namespace_infos->entries[i], (char *)out + i * size, size);
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return (int)count;
 }
 
@@ -346,9 +359,7 @@ PUBLIC_CALL(int, afar_namespace_stat, (struct afar_namespace *ns, struct afar_na
 	ret = abi_check_out(out, STAT_OLDEST, "afar_namespace_stat");
 	if (ret)
 		return ret;
-	open.name = ns->name;
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_OPEN;
-	request.namespace_open = &open;
+	ask_to_open(ns->kind, ns->name, &open, &request);
 	ret = session_call_for(ns->session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFO, &reply);
 	if (ret)
 		return ret;
@@ -358,13 +369,13 @@ PUBLIC_CALL(int, afar_namespace_stat, (struct afar_namespace *ns, struct afar_na
 		ret = error_fail(-ENOENT,
 				 "stat namespace %s: it was deleted, and another has its name",
 				 ns->name);
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return ret;
 }
 
 /* ---- Reservation */
 
-PUBLIC_CALL(int, afar_namespace_reserve, (struct afar_namespace *ns, uint64_t bytes), (ns, bytes))
+int namespace_reserve(struct afar_namespace *ns, uint64_t bytes)
 {
 	Afar__NamespaceReserve reserve = AFAR__NAMESPACE_RESERVE__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -377,6 +388,25 @@ PUBLIC_CALL(int, afar_namespace_reserve, (struct afar_namespace *ns, uint64_t by
 	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_RESERVE;
 	request.namespace_reserve = &reserve;
 	return session_call(ns->session, &request, NULL);
+}
+
+PUBLIC_CALL(int, afar_namespace_reserve, (struct afar_namespace *ns, uint64_t bytes), (ns, bytes))
+{
+	int ret = namespace_check(ns);
+
+	if (ret)
+		return ret;
+	if (ns->kind == NAMESPACE_VOLUME)
+		return error_fail(-EINVAL,
+				  "reserve memory for '%s': it is a volume, which has its room; "
+				  "'afar volume resize' makes it larger",
+				  ns->name);
+	if (ns->kind == NAMESPACE_FILES)
+		return error_fail(-EINVAL,
+				  "reserve memory for '%s': it is a file system, which reserves "
+				  "what it needs; copy files into it with 'afar put'",
+				  ns->name);
+	return namespace_reserve(ns, bytes);
 }
 
 PUBLIC_CALL(int, afar_namespace_reserve_cancel, (struct afar_namespace *ns), (ns))
@@ -413,6 +443,6 @@ PUBLIC_CALL(int, afar_namespace_release,
 		return ret;
 	if (released)
 		*released = reply->reply->namespace_released->bytes;
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return 0;
 }

@@ -38,6 +38,13 @@ int namespace_make(struct afar_session *session, const struct namespace_wish *wi
 int namespace_end(struct afar_session *session, const char *name, unsigned flags,
 		  enum namespace_kind kind);
 
+/* Opens the namespace of this name, whatever kind it is; a failure speaks of `kind`. */
+int namespace_open(struct afar_session *session, enum namespace_kind kind, const char *name,
+		   struct afar_namespace **out);
+
+/* afar_namespace_reserve(), of all kinds. */
+int namespace_reserve(struct afar_namespace *ns, uint64_t bytes);
+
 /* Gives a program what the manager has told of a namespace, in its struct of `size` bytes. */
 typedef void namespace_give(const Afar__NamespaceInfo *info, void *out, size_t size);
 

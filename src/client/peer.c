@@ -503,7 +503,7 @@ int peer_ticket(struct peer *peer, struct peer_reach *reach, uint64_t deadline,
 		out->connection = ticket->connection;
 		peer_note_changes(peer, reach, ticket->changes);
 	}
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return ret;
 }
 
@@ -551,7 +551,7 @@ static int ask_keys(struct peer *peer, const struct peer_want *want, uint64_t *e
 	if (ret)
 		return ret;
 	ret = take_keys(peer, want->reach, reply);
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return ret;
 }
 

@@ -64,14 +64,16 @@ static void end_piece(struct afar_queue *queue, struct batch *batch)
 	struct target_piece *piece = &batch->pieces[completion.user_data];
 
 	piece->status = completion.result < 0 ? (int)completion.result : 0;
-	if (piece->status == 0)
+	/* One that took too long costs the others their connection: the line is about that one. */
+	if (piece->status == 0 || (piece->status == -ECANCELED && batch->status != 0))
 		return;
 	if (piece->status == -EROFS)
 		target_fail_read_only(batch->target);
 	else
 		failure_say(queue, &completion, "try again");
 	/* What is lost keeps nothing else from being done. */
-	if (piece->status != -AFAR_ESERVER && piece->status != -AFAR_ELOST && batch->status == 0)
+	if (piece->status != -AFAR_ESERVER && piece->status != -AFAR_ELOST &&
+	    (batch->status == 0 || batch->status == -ECANCELED))
 		batch->status = piece->status;
 }
 
@@ -132,13 +134,28 @@ static void note_connected(struct batch *batch, int status)
 		snprintf(batch->why, sizeof(batch->why), "%s", error_last_line());
 }
 
+/* Whoever may wait longer for servers tries again. */
+static int fail_late(const struct batch *batch)
+{
+	unsigned nr_left = 0;
+
+	for (unsigned i = 0; i < batch->nr; i++)
+		nr_left += batch->pieces[i].status == PIECE_LEFT;
+	return error_fail(
+		-AFAR_ESERVER,
+		"the connection was lost, and the call's time, %u ms, was up before "
+		"another one did the rest: %u of %u parts are done; try again, or give it "
+		"longer (--timeout)",
+		batch->target->session->timeout_ms, batch->nr - nr_left, batch->nr);
+}
+
 /* Connects to what is needed. A target whose homes are used apart goes on with those that are there. */
 static int connect_left(struct afar_queue *queue, struct batch *batch)
 {
 	const struct target_need need = need_of(batch);
 
 	if (clock_ns() >= batch->deadline)
-		return -AFAR_ESERVER;
+		return fail_late(batch);
 	note_connected(batch, queue_connect_to(queue, batch->target, &need, batch->deadline));
 	return target_is_apart(batch->target) ? 0 : batch->connected;
 }

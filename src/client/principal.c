@@ -45,7 +45,7 @@ static int add_key(struct afar_session *session, Afar__KeyAdd *add, char secret[
 		ret = error_fail(-AFAR_EMALFORMED, "add a key: the manager's has %zu bytes, not %d",
 				 added->secret.len, KEY_BYTES);
 	explicit_bzero(added->secret.data, added->secret.len);
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return ret;
 }
 
@@ -161,7 +161,7 @@ PUBLIC_CALL(int, afar_key_list,
 	if (ret)
 		return ret;
 	ret = (int)list_after(reply->reply->key_infos, after, out, out->size, max);
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return ret;
 }
 

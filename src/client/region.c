@@ -177,7 +177,7 @@ static int open_from_reply(struct afar_namespace *ns, Afar__Request *request,
 		else
 			handle_use(&ns->handle);
 	}
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return ret;
 }
 
@@ -457,7 +457,7 @@ PUBLIC_CALL(int, afar_region_list,
 	ret = (int)(infos->n_entries < max ? infos->n_entries : max);
 	for (int i = 0; i < ret; i++)
 		give_stat(infos->entries[i], (char *)out + (size_t)i * size, size);
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return ret;
 }
 
@@ -484,6 +484,6 @@ PUBLIC_CALL(int, afar_region_stat, (struct afar_region *region, struct afar_regi
 	else
 		ret = error_fail(-AFAR_EFREED, "stat the region at %#llx: it was freed",
 				 (unsigned long long)region->target.address);
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return ret;
 }

@@ -26,7 +26,7 @@ static int seal(struct afar_target *target)
 	pthread_mutex_lock(&target->lock);
 	ret = target_take_layout(target, reply->reply->region_info);
 	pthread_mutex_unlock(&target->lock);
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return ret;
 }
 

@@ -51,7 +51,7 @@ static int list_regions(struct afar_session *session, Afar__Request *request,
 	count = infos->n_entries < max ? infos->n_entries : max;
 	for (size_t i = 0; i < count; i++)
 		give_entry(infos->entries[i], (char *)out + i * size, size);
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return (int)count;
 }
 
@@ -129,7 +129,7 @@ static int check_some(struct afar_session *session, struct records_checking *che
 		memcpy(checking->last, checked->last.data, checked->last.len);
 		checking->last_length = checked->last.len;
 	}
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return ret;
 }
 
@@ -219,7 +219,7 @@ PUBLIC_CALL(int, afar_store_free_orphans,
 		return ret;
 	if (freed)
 		*freed = reply->reply->namespace_released->bytes;
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return 0;
 }
 
@@ -245,7 +245,7 @@ PUBLIC_CALL(int, afar_store_add,
 		return ret;
 	if (store)
 		*store = reply->reply->store_opened->store;
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return 0;
 }
 

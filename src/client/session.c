@@ -110,6 +110,8 @@ static void take_answer(struct afar_session *session, const Afar__Reply *reply)
 	int status = check_opened(session, reply);
 
 	if (status) {
+		if (!session->refusal && reply->message && reply->message[0])
+			session->refusal = strdup(reply->message);
 		if (is_final(session, status))
 			set_state(session, SESSION_ENDED, status);
 		/* Closes the connection, so that we try again, or the manager does not think that
@@ -459,7 +461,7 @@ int session_call_for(struct afar_session *session, Afar__Request *request,
 
 	if (ret || (*reply)->reply->result_case == result)
 		return ret;
-	afar__frame__free_unpacked(*reply, NULL);
+	rpc_frame_free(*reply);
 	return error_fail(-AFAR_EMALFORMED, "call the manager: it answered something else");
 }
 
@@ -484,14 +486,21 @@ static int load_key(struct afar_session *session, const struct afar_session_opti
 	const char *file = default_key_file(&session->uri, options);
 	const char *home = getenv("HOME");
 	char path[PATH_MAX], here[PATH_MAX];
+	bool is_default = !file;
 	int ret;
 
-	if (!file) {
+	if (is_default) {
 		/* Takes the user's file, else the machine's. */
 		snprintf(path, sizeof(path), "%s/.config/afar/key", home ? home : "");
 		file = home && access(path, F_OK) == 0 ? path : "/etc/afar/key";
 	}
 	ret = key_load(file, &session->key, 1);
+	if (ret == -ENOENT && is_default)
+		return error_fail(ret,
+				  "open a session with %s: no key is named, and there is neither "
+				  "~/.config/afar/key nor /etc/afar/key; name the cluster's with "
+				  "?key=FILE or AFAR_KEY, or start a cluster with 'afar up'",
+				  session->uri.host);
 	if (ret < 0)
 		return ret;
 	/* Links stay, because keys are renewed by them. */
@@ -589,6 +598,7 @@ static void session_destroy(struct afar_session *session)
 	if (session->segments)
 		segment_cache_close(session->segments);
 	free(session->key_file);
+	free(session->refusal);
 	pthread_cond_destroy(&session->changed);
 	pthread_mutex_destroy(&session->attach_lock);
 	pthread_mutex_destroy(&session->lock);
@@ -605,8 +615,9 @@ static int fail_opening(const struct afar_session *session, int status)
 	case -AFAR_EAUTH:
 		return error_fail(
 			status,
-			"open a session with %s:%u: the manager does not know the key \"%s\"; "
-			"use one that an operator made there with 'afar key add'",
+			"open a session with %s:%u: the manager does not accept the key \"%s\": "
+			"it knows none of this name, or that one's secret differs; use one that an "
+			"operator made there with 'afar key add'",
 			host, port, session->key.identity);
 	case -AFAR_EVERSION:
 	case -AFAR_EMALFORMED:
@@ -624,8 +635,8 @@ static int fail_opening(const struct afar_session *session, int status)
 	case -ENETUNREACH:
 		return error_fail(
 			-AFAR_EMANAGER,
-			"open a session with %s:%u: nobody answers there (%s); start a cluster "
-			"with \"afar up\" or name one with AFAR_CLUSTER",
+			"open a session with %s:%u: nobody answers there (%s); see that a manager "
+			"runs there ('afard', 'afar up'), or name another with AFAR_CLUSTER",
 			host, port, afar_strerror(status));
 	case -EACCES:
 		return error_fail(
@@ -635,7 +646,7 @@ static int fail_opening(const struct afar_session *session, int status)
 			host, port, session->key.identity);
 	default:
 		return error_fail(status, "open a session with %s:%u: %s", host, port,
-				  afar_strerror(status));
+				  session->refusal ? session->refusal : afar_strerror(status));
 	}
 }
 
@@ -706,7 +717,9 @@ PUBLIC_CALL(int, afar_session_open,
 		pthread_mutex_lock(&session->lock);
 		ret = connect_manager(session, &session->manager);
 		pthread_mutex_unlock(&session->lock);
-		if (ret)
+		if (ret == -EHOSTUNREACH) /* its name has no address; the line says which */
+			ret = error_fail(-AFAR_EMANAGER, "open a session: %s", error_last_line());
+		else if (ret)
 			ret = fail_opening(session, ret);
 	}
 	if (!ret)

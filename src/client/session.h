@@ -59,6 +59,7 @@ struct afar_session {
 	pthread_cond_t changed;
 	enum session_state state;
 	int state_status; /* why it is not up */
+	char *refusal;	  /* the manager's words, if it did not open the session */
 	struct rpc_connection *manager;
 	uint64_t number;
 	uint8_t secret[16];

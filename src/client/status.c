@@ -400,6 +400,6 @@ PUBLIC_CALL(int, afar_session_status, (struct afar_session *session, char **json
 		return ret;
 	*json = status_to_text(session, reply->reply->cluster_status);
 	ret = *json ? 0 : error_code(-ENOMEM);
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return ret;
 }

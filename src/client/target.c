@@ -176,13 +176,16 @@ static int ask_accesses(struct binding *binding, uint64_t deadline)
 	ret = session_call_until(target->session, deadline, &request, &reply);
 	if (ret)
 		return ret;
-	if (reply->reply->result_case == AFAR__REPLY__RESULT_ACCESSES)
-		ret = binding_take_accesses(binding, reply->reply->accesses->entries,
-					    reply->reply->accesses->n_entries);
-	else
+	if (reply->reply->result_case == AFAR__REPLY__RESULT_ACCESSES) {
+		const Afar__Accesses *accesses = reply->reply->accesses;
+
+		ret = binding_take_accesses(binding, accesses->entries, accesses->n_entries);
+		binding_take_away(binding, accesses->away, accesses->n_away);
+	} else {
 		ret = error_fail(-AFAR_EMALFORMED,
 				 "get access to a region: the manager answered something else");
-	afar__frame__free_unpacked(reply, NULL);
+	}
+	rpc_frame_free(reply);
 	return ret;
 }
 
@@ -207,7 +210,7 @@ static bool ask_lost(struct afar_target *target, uint64_t deadline)
 		       ? reply->reply->region_infos->entries[0]
 		       : NULL;
 	is_lost = info && target_is_of(target, info) && info->is_lost;
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return is_lost;
 }
 
@@ -244,8 +247,22 @@ static int ask_server(struct binding *binding, uint32_t index, const struct acce
 	return peer_grant(server->peer, &want, deadline);
 }
 
-static int fail_strange(const struct peer *peer)
+static unsigned long long seconds_since(uint64_t then)
 {
+	return (clock_ns() - then) / 1000000000U;
+}
+
+/* Says of a server that the manager gives no access to it. */
+static int fail_strange(const struct binding *binding, uint32_t index)
+{
+	const struct peer *peer = binding->servers[index].peer;
+	uint64_t since = binding->servers[index].away_since;
+
+	if (since)
+		return error_fail(-AFAR_ESERVER,
+				  "reach server %s: it is down, for %llu s; start it again, see "
+				  "'afar status'",
+				  peer->name, seconds_since(since));
 	return error_fail(-AFAR_ESERVER,
 			  "reach server %s: it and the manager do not know each other now; check "
 			  "that it is up and has joined the cluster",
@@ -259,8 +276,7 @@ static int fail_away(const struct binding *binding, uint32_t index)
 	char since[32] = "";
 
 	if (server->away_since)
-		snprintf(since, sizeof(since), ", for %llu s",
-			 (unsigned long long)((clock_ns() - server->away_since) / 1000000000U));
+		snprintf(since, sizeof(since), ", for %llu s", seconds_since(server->away_since));
 	return error_fail(
 		-AFAR_ESERVER,
 		"reach store %016llx: it is away%s; start server %s again, which had it on %s, or "
@@ -344,11 +360,11 @@ static int ask_again(struct binding *binding, uint32_t index, uint64_t deadline,
 	if (ret || !is_refused)
 		return ret;
 	if (!access->expiry)
-		return fail_strange(peer);
+		return fail_strange(binding, index);
 	if (status == -EACCES)
 		peer_disconnect(peer);
 	ret = ask_server(binding, index, access, deadline, ticket);
-	return ret == -AFAR_EAUTH ? fail_strange(peer) : ret;
+	return ret == -AFAR_EAUTH ? fail_strange(binding, index) : ret;
 }
 
 /* Makes the place for the keys. The caller holds the target's lock. */

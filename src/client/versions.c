@@ -180,7 +180,7 @@ static int call_and_move(struct afar_region *region, Afar__Request *request)
 	if (ret)
 		return ret;
 	ret = move_to(region, reply->reply->region_info);
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return ret;
 }
 

@@ -127,7 +127,7 @@ static int call_prepare(struct afar_region *region, const struct plan *plan)
 	pthread_mutex_lock(&target->lock);
 	ret = target_take_layout(target, reply->reply->region_info);
 	pthread_mutex_unlock(&target->lock);
-	afar__frame__free_unpacked(reply, NULL);
+	rpc_frame_free(reply);
 	return ret;
 }
 

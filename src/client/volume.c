@@ -140,7 +140,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_volume_create,
 		ret = namespace_make(session, &wish, &ns);
 	if (ret)
 		return ret;
-	ret = afar_namespace_reserve(ns, bytes);
+	ret = namespace_reserve(ns, bytes);
 	if (ret == 0)
 		ret = region_make_volume(ns, bytes, &region);
 	if (ret == 0) {
@@ -182,11 +182,8 @@ static int grow(struct afar_namespace *ns, uint64_t bytes)
 	/* More may be reserved than the volume has: it was rounded up, or the volume was larger. */
 	missing = bytes > stat.reserved_bytes ? bytes - stat.reserved_bytes : 0;
 	if (missing != 0)
-		ret = afar_namespace_reserve(ns, missing);
-	if (ret)
-		return error_fail(ret, "resize volume '%s' to %llu bytes: %s", ns->name,
-				  (unsigned long long)bytes, error_last_line());
-	return call_resize(ns, bytes);
+		ret = namespace_reserve(ns, missing);
+	return ret ? ret : call_resize(ns, bytes);
 }
 
 /* Zeroes what lies behind the new size before it drops that, because the manager may hand it out again
@@ -235,7 +232,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_volume_resize,
 	if (ret == 0)
 		ret = afar_volume_look(session, name, &stat);
 	if (ret == 0)
-		ret = afar_namespace_open(session, name, &ns);
+		ret = namespace_open(session, NAMESPACE_VOLUME, name, &ns);
 	if (ret)
 		return ret;
 	if (bytes > stat.bytes)
@@ -320,7 +317,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_volume_open,
 		return error_fail(-EINVAL,
 				  "open volume '%s': out is null, or mode or flags are unknown",
 				  name);
-	ret = afar_namespace_open(session, name, &ns);
+	ret = namespace_open(session, NAMESPACE_VOLUME, name, &ns);
 	if (ret)
 		return ret;
 	ret = ns->kind != NAMESPACE_FILES

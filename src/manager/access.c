@@ -109,10 +109,33 @@ static int fill_access(Afar__Access *access, const struct core *core, const stru
 	return ret == 0 ? add_capability(access, core, session, region, home, live) : ret;
 }
 
+int access_tell_away(const struct core *core, const struct region *region, Afar__Accesses *out)
+{
+	const struct layout *layout = region->layout;
+
+	out->away = calloc((size_t)layout->nr_homes + 1, sizeof(*out->away));
+	for (uint32_t i = 0; i < layout->nr_homes && out->away; i++) {
+		const struct layout_home *home = &layout->homes[i];
+		const struct server *server =
+			home->is_store ? NULL : state_home_server(core->state, home);
+		Afar__ServerAway *away;
+
+		if (!server || server_is_up(server))
+			continue;
+		away = MESSAGE_NEW(afar__server_away, Afar__ServerAway);
+		if (!away)
+			return error_code(-ENOMEM);
+		away->server = server->number;
+		away->away_ms = server_down_ms(core, server);
+		out->away[out->n_away++] = away;
+	}
+	return out->away ? 0 : error_code(-ENOMEM);
+}
+
 static void free_accesses(Afar__Access **accesses, size_t nr)
 {
 	for (size_t i = 0; i < nr && accesses; i++)
-		afar__access__free_unpacked(accesses[i], NULL);
+		afar__access__free_unpacked(accesses[i], &protobuf_wiping);
 	free(accesses);
 }
 

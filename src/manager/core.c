@@ -14,6 +14,7 @@
 #include "manager/sessions.h"
 #include "manager/terms.h"
 #include "manager/trims.h"
+#include "rpc/rpc.h"
 
 #define SENTENCE_MAX 512
 
@@ -52,11 +53,11 @@ struct event *event_new(enum event_kind kind, void *peer)
 void event_free(struct event *event)
 {
 	if (event->request)
-		afar__request__free_unpacked(event->request, NULL);
+		afar__request__free_unpacked(event->request, request_freer(event->request));
 	if (event->reply)
-		afar__reply__free_unpacked(event->reply, NULL);
+		afar__reply__free_unpacked(event->reply, reply_freer(event->reply));
 	if (event->answer)
-		afar__reply__free_unpacked(event->answer, NULL);
+		afar__reply__free_unpacked(event->answer, reply_freer(event->answer));
 	free(event);
 }
 
@@ -66,7 +67,7 @@ int event_reset(struct event *event)
 
 	if (!reply)
 		return error_code(-ENOMEM);
-	afar__reply__free_unpacked(event->reply, NULL);
+	afar__reply__free_unpacked(event->reply, reply_freer(event->reply));
 	event->reply = reply;
 	return 0;
 }
@@ -83,7 +84,7 @@ void event_fail(struct event *event, int status)
 	}
 	reply->status = status;
 	reply->message = strdup(error_last_line());
-	afar__reply__free_unpacked(event->reply, NULL);
+	afar__reply__free_unpacked(event->reply, reply_freer(event->reply));
 	event->reply = reply;
 }
 

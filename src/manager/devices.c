@@ -282,7 +282,7 @@ static void add_name(struct contents *contents, uint64_t nr, const char *text)
 	size_t length = strlen(contents->names);
 
 	if (nr <= NAMED_MAX)
-		snprintf(contents->names + length, sizeof(contents->names) - length, "%s'%.128s'",
+		snprintf(contents->names + length, sizeof(contents->names) - length, "%s%.160s",
 			 length ? ", " : "", text);
 }
 
@@ -294,10 +294,14 @@ static bool count_region(void *argument, void *row)
 
 	if (region->is_freed || region->is_lost || !region_is_at(region, contents->home))
 		return true;
-	if (region->name[0] != '\0')
-		snprintf(name, sizeof(name), "%.60s:%.60s", region->ns->name, region->name);
+	if (region->ns->is_volume)
+		snprintf(name, sizeof(name), "%s '%.60s'", namespace_noun(region->ns),
+			 region->ns->name);
+	else if (region->name[0] != '\0')
+		snprintf(name, sizeof(name), "region '%.60s:%.60s'", region->ns->name,
+			 region->name);
 	else
-		snprintf(name, sizeof(name), "%.60s:@0x%llx", region->ns->name,
+		snprintf(name, sizeof(name), "region '%.60s:@0x%llx'", region->ns->name,
 			 (unsigned long long)region->address);
 	add_name(contents, ++contents->nr_regions, name);
 	return true;
@@ -309,6 +313,7 @@ static unsigned name_namespaces(const struct pool *pool, struct contents *conten
 	const struct namespace *known[NAMED_MAX + 1];
 	const struct extent *extent;
 	unsigned nr = 0;
+	char name[160];
 
 	cds_list_for_each_entry (extent, &pool->extents, pool_node) {
 		bool is_known = !extent->ns || nr > NAMED_MAX;
@@ -318,7 +323,9 @@ static unsigned name_namespaces(const struct pool *pool, struct contents *conten
 		if (is_known)
 			continue;
 		known[nr++] = extent->ns;
-		add_name(contents, nr, extent->ns->name);
+		snprintf(name, sizeof(name), "%s '%.60s'", namespace_noun(extent->ns),
+			 extent->ns->name);
+		add_name(contents, nr, name);
 	}
 	return nr;
 }
@@ -329,15 +336,18 @@ static int fail_used(const struct core *core, const struct flash_store *store)
 	struct contents contents = {.home = &home};
 	unsigned long long number = store->number;
 	unsigned nr_namespaces;
+	char more[32] = "";
 
 	tree_walk(core->state->regions_by_generation, count_region, &contents);
+	if (contents.nr_regions > NAMED_MAX)
+		snprintf(more, sizeof(more), ", and %llu more",
+			 (unsigned long long)(contents.nr_regions - NAMED_MAX));
 	if (contents.nr_regions != 0)
 		return error_fail(
 			-EBUSY,
-			"remove store %016llx: %llu regions are on it: %s%s; copy what is "
-			"needed, remove them, and 'afar ns release'",
-			number, (unsigned long long)contents.nr_regions, contents.names,
-			contents.nr_regions > NAMED_MAX ? " and more" : "");
+			"remove store %016llx: it holds %s%s; copy what is needed, remove them "
+			"('afar region rm', 'afar volume rm', 'afar fs rm'), and 'afar ns release'",
+			number, contents.names, more);
 	nr_namespaces = name_namespaces(&store->pool, &contents);
 	if (nr_namespaces != 0)
 		return error_fail(

@@ -288,7 +288,7 @@ static Afar__ServerStatus *info_server_status(const struct core *core, const str
 			goto out_free;
 	} else {
 		status->report->granted_bytes = server->dram.granted_bytes;
-		status->down_ms = age_ms(core, live ? live->down_at : core->started_at);
+		status->down_ms = server_down_ms(core, server);
 	}
 	status->report->capacity_bytes = server->dram.capacity_bytes;
 	return status;

@@ -7,13 +7,14 @@
 
 #include "manager/job_private.h"
 #include "manager/requests.h"
+#include "rpc/rpc.h"
 
 /* ---- Clients that wait */
 
 void job_wait(struct job *job, struct event *event)
 {
 	/* Its request may be large, and a job long: all that matters of it is in the job. */
-	afar__request__free_unpacked(event->request, NULL);
+	afar__request__free_unpacked(event->request, request_freer(event->request));
 	event->request = NULL;
 	cds_list_add_tail(&event->node, &job->waiters);
 }
@@ -114,7 +115,8 @@ bool jobs_attach(struct core *core, struct event *event)
 
 int job_fail_slow(const struct core *core, const struct job *job)
 {
-	char text[SERVER_TEXT_MAX] = "a server", others[32] = "";
+	char text[SERVER_TEXT_MAX] = "a server", others[32] = "", progress[80] = "";
+	const uint64_t seconds = (core_now(core) - job->begun_at) / 1000000000U;
 	const char *what = "answer";
 	uint64_t server = 0;
 	unsigned nr = parts_asked(job, &server);
@@ -127,10 +129,14 @@ int job_fail_slow(const struct core *core, const struct job *job)
 		server_describe(core, server, text);
 	if (nr > 1)
 		snprintf(others, sizeof(others), " (and %u more)", nr - 1);
+	if (job_asked(job) != 0)
+		snprintf(progress, sizeof(progress), "; %llu of %llu MiB are granted so far",
+			 (unsigned long long)(job_granted(job) >> 20),
+			 (unsigned long long)(job_asked(job) >> 20));
 	return error_fail(-ETIMEDOUT,
-			  "%s: %s%s did not %s in time; outcome unknown, look whether it runs or "
-			  "is stopped",
-			  job->title, text, others, what);
+			  "%s: %s%s did not %s in %llu s%s; outcome unknown, look whether it runs, "
+			  "or give it longer (--timeout)",
+			  job->title, text, others, what, (unsigned long long)seconds, progress);
 }
 
 void jobs_tell(struct core *core)
@@ -162,6 +168,7 @@ void job_begin(struct core *core, struct job *job, const struct session *session
 	       struct event *event)
 {
 	job->state = JOB_ASK;
+	job->begun_at = core_now(core);
 	job->session = session->number;
 	job->request_id = event->request_id;
 	CDS_INIT_LIST_HEAD(&job->parts);

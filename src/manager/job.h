@@ -63,7 +63,8 @@ struct job {
 	enum job_state state;
 	enum job_state next; /* JOB_COMMITTING: with the commit */
 	char title[64];	     /* "reserve 8 MiB": sentences begin with it */
-	uint64_t session;    /* that began it, by this request: */
+	uint64_t begun_at;
+	uint64_t session; /* that began it, by this request: */
 	uint64_t request_id;
 	uint64_t namespace_number;
 	enum outcome_kind outcome; /* when it is done */
@@ -120,8 +121,9 @@ int job_ask_memory(struct core *core, struct job *job, struct pool *pool, uint64
  * -AFAR_ESERVER: it is not connected. */
 int job_ask(struct core *core, struct job *job, uint64_t server, Afar__Request *request,
 	    uint64_t copying_ms);
-/* Bytes of memory that were granted in this round. */
+/* Bytes of memory that were granted in this round, and that were asked for. */
 uint64_t job_granted(const struct job *job);
+uint64_t job_asked(const struct job *job);
 /* The server of a pool failed in this round when it was asked for memory of that. */
 bool job_has_failed_on(const struct job *job, const struct pool *pool);
 /* For `settle`: puts what was granted into the tables and the store, and the outcome for all
@@ -129,7 +131,7 @@ bool job_has_failed_on(const struct job *job, const struct pool *pool);
 int job_record_memory(struct core *core, struct job *job, struct namespace *ns);
 int job_record_outcomes(struct core *core, const struct job *job);
 
-/* -ETIMEDOUT with a sentence that tells which server the job waits for. */
+/* -ETIMEDOUT with a sentence that tells which server the job waits for, how long, and how far it has come. */
 int job_fail_slow(const struct core *core, const struct job *job);
 
 /* ---- For the core and its other rooms */

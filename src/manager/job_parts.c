@@ -50,6 +50,16 @@ uint64_t job_granted(const struct job *job)
 	return sum;
 }
 
+uint64_t job_asked(const struct job *job)
+{
+	const struct job_part *part;
+	uint64_t sum = 0;
+
+	cds_list_for_each_entry (part, &job->parts, node)
+		sum += part->bytes;
+	return sum;
+}
+
 static uint64_t store_number(const struct pool *pool)
 {
 	return pool->store ? pool->store->number : 0;

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "manager/store_private.h"
 #include "rpc/capability.h"
+#include "rpc/protobuf.h"
 
 static int damaged(const char *what, uint64_t number)
 {
@@ -451,7 +452,7 @@ static int load_record(void *argument, struct meta_bytes key, struct meta_bytes 
 			"value) is damaged; restore the folder from a backup",
 			(int)loading->loader->kind, key.length, value.length);
 	ret = loading->loader->load(loading->state, message);
-	protobuf_c_message_free_unpacked(message, NULL);
+	protobuf_c_message_free_unpacked(message, &protobuf_wiping); /* some have secrets */
 	if (ret == 0)
 		undo_keep(loading->state->undo);
 	return ret;

@@ -265,12 +265,11 @@ static void on_request(struct rpc_connection *connection, const Afar__Frame *fra
 		return;
 	}
 	if (!count_request(peer)) {
-		rpc_reply_status(
-			call, peer->manager->incarnation,
-			error_fail(-EBUSY,
-				   "call to the manager: %u calls of this connection wait; "
-				   "wait for replies",
-				   REQUESTS_MAX));
+		rpc_reply_status(call, peer->manager->incarnation,
+				 error_fail(-EBUSY,
+					    "call the manager: %u calls of this connection wait; "
+					    "wait for replies",
+					    REQUESTS_MAX));
 		return;
 	}
 	event = event_new(EVENT_REQUEST, peer);

@@ -2,11 +2,13 @@
 /* Namespaces: create, open, delete, list, and giving reserved memory back. */
 #include <errno.h>
 #include <openssl/rand.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <afar/afar.h>
 
+#include "base/text.h"
 #include "manager/files/files.h"
 #include "manager/info.h"
 #include "manager/job.h"
@@ -43,15 +45,21 @@ bool is_printable(const char *text, size_t length_max)
 	return true;
 }
 
-static int check_name(const char *asked, const char *name)
+/* A name, and what the caller takes it for. */
+struct named {
+	const char *name;
+	bool is_volume, is_files;
+};
+
+static int check_name(const char *asked, const char *kind, const char *name)
 {
 	if (is_namespace_name(name))
 		return 0;
 	return error_fail(
 		-EINVAL,
-		"%s: '%s' is no name for a namespace; use 1 to %d of A-Z a-z 0-9 . _ -, not "
+		"%s %s '%s': that is no name for one; use 1 to %d of A-Z a-z 0-9 . _ -, not "
 		"beginning with . or -",
-		asked, name, AFAR_NAME_MAX);
+		asked, kind, name, AFAR_NAME_MAX);
 }
 
 int core_namespace(const struct core *core, const struct session *session, const char *asked,
@@ -70,19 +78,22 @@ int core_namespace(const struct core *core, const struct session *session, const
 	return ret < 0 ? ret : 0;
 }
 
+/* Finds what the caller takes for a volume or a file system, whatever it is. */
 static int find_named(const struct core *core, const struct session *session, const char *asked,
-		      const char *name, uint32_t rights, struct namespace **out)
+		      const struct named *named, uint32_t rights, struct namespace **out)
 {
-	int ret = check_name(asked, name);
+	const char *kind = kind_noun(named->is_volume, named->is_files);
+	char what[64 + AFAR_NAME_MAX];
+	int ret = check_name(asked, kind, named->name);
 
 	if (ret < 0)
 		return ret;
-	*out = state_namespace_named(core->state, name);
+	snprintf(what, sizeof(what), "%s %s '%s'", asked, kind, named->name);
+	*out = state_namespace_named(core->state, named->name);
 	if (!*out)
-		return error_fail(-ENOENT,
-				  "%s: there is no namespace '%s'; see 'afar ns ls', or create it",
-				  asked, name);
-	return rights_check(core, session, *out, rights, asked);
+		return error_fail(-ENOENT, "%s: there is none; see 'afar %s ls', or create it",
+				  what, kind_command(named->is_volume, named->is_files));
+	return rights_check(core, session, *out, rights, what);
 }
 
 static int check_policy(const Afar__Policy *policy)
@@ -107,18 +118,13 @@ static int check_policy(const Afar__Policy *policy)
 	return 0;
 }
 
-static const char *kind_of(bool is_volume, bool is_files)
-{
-	return is_files ? "file system" : is_volume ? "volume" : "namespace";
-}
-
 int namespace_create(struct core *core, struct session *session, struct event *event)
 {
 	const Afar__NamespaceCreate *ask = event->request->namespace_create;
 	const Afar__Policy defaults = AFAR__POLICY__INIT;
 	const Afar__Policy *policy = ask->policy ? ask->policy : &defaults;
 	struct namespace *ns;
-	int ret = check_name("create a namespace", ask->name);
+	int ret = check_name("create", kind_noun(ask->is_volume, ask->is_files), ask->name);
 
 	if (ret == 0)
 		ret = check_policy(policy);
@@ -129,8 +135,7 @@ int namespace_create(struct core *core, struct session *session, struct event *e
 		return error_fail(
 			-EEXIST,
 			"create %s '%s': it exists, as a %s; open it, or take another name",
-			kind_of(ask->is_volume, ask->is_files), ask->name,
-			kind_of(ns->is_volume, ns->is_files));
+			kind_noun(ask->is_volume, ask->is_files), ask->name, namespace_noun(ns));
 	ns = namespace_new(ask->name, session->principal);
 	if (!ns)
 		return error_code(-ENOMEM);
@@ -163,9 +168,10 @@ int namespace_create(struct core *core, struct session *session, struct event *e
 
 int namespace_open(struct core *core, struct session *session, struct event *event)
 {
+	const Afar__NamespaceOpen *ask = event->request->namespace_open;
+	const struct named named = {ask->name, ask->is_volume, ask->is_files};
 	struct namespace *ns;
-	int ret = find_named(core, session, "open a namespace",
-			     event->request->namespace_open->name, RIGHT_READ, &ns);
+	int ret = find_named(core, session, "open", &named, RIGHT_READ, &ns);
 
 	if (ret < 0)
 		return ret;
@@ -174,17 +180,31 @@ int namespace_open(struct core *core, struct session *session, struct event *eve
 
 /* ---- Deleting */
 
-static bool is_open_by_anybody(const struct namespace *ns)
+/* Returns a reference to a region of it, of a session that goes on; NULL: there is none. */
+static const struct reference *find_open(const struct namespace *ns)
 {
+	const struct cds_list_head *const lists[] = {&ns->regions, &ns->freed};
+	struct reference *reference;
 	struct region *region;
 
-	cds_list_for_each_entry (region, &ns->regions, node)
-		if (region_nr_references(region) != 0)
-			return true;
-	cds_list_for_each_entry (region, &ns->freed, node)
-		if (region_nr_references(region) != 0)
-			return true;
-	return false;
+	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
+		cds_list_for_each_entry (region, lists[i], node)
+			cds_list_for_each_entry (reference, &region->references, region_node)
+				if (!reference->session->is_ending)
+					return reference;
+	return NULL;
+}
+
+static int fail_open(const struct core *core, const struct namespace *ns,
+		     const struct reference *reference)
+{
+	char holder[HOLDER_TEXT_MAX];
+
+	reference_describe(core, reference, "close it there first", holder);
+	return error_fail(-EBUSY,
+			  "remove namespace '%s', of which the region '%s' at 0x%llx is open: %s",
+			  ns->name, reference->region->name,
+			  (unsigned long long)reference->region->address, holder);
 }
 
 static int release_extent(struct core *core, struct extent *extent)
@@ -240,26 +260,13 @@ static int free_regions(struct core *core, struct namespace *ns)
 	return ret;
 }
 
-/* In the words of whoever asked. */
-static int find_to_delete(const struct core *core, const struct session *session,
-			  const Afar__NamespaceDelete *ask, struct namespace **out)
-{
-	const char *asked = ask->is_files    ? "remove a file system"
-			    : ask->is_volume ? "remove a volume"
-					     : "remove a namespace";
-
-	if (ask->is_volume && is_namespace_name(ask->name) &&
-	    !state_namespace_named(core->state, ask->name))
-		return error_fail(-ENOENT, "%s: there is none called '%s'; see 'afar %s ls'", asked,
-				  ask->name, ask->is_files ? "fs" : "volume");
-	return find_named(core, session, asked, ask->name, RIGHT_OWN, out);
-}
-
 int namespace_delete(struct core *core, struct session *session, struct event *event)
 {
 	const Afar__NamespaceDelete *ask = event->request->namespace_delete;
+	const struct named named = {ask->name, ask->is_volume, ask->is_files};
+	const struct reference *reference;
 	struct namespace *ns;
-	int ret = find_to_delete(core, session, ask, &ns);
+	int ret = find_named(core, session, "remove", &named, RIGHT_OWN, &ns);
 
 	if (ret < 0)
 		return ret;
@@ -271,14 +278,12 @@ int namespace_delete(struct core *core, struct session *session, struct event *e
 	if (ns->nr_regions != 0 && !ask->with_regions)
 		return error_fail(
 			-ENOTEMPTY,
-			"delete namespace '%s': it has %llu regions; free them, or ask for "
-			"their deletion too",
-			ns->name, (unsigned long long)ns->nr_regions);
-	if (is_open_by_anybody(ns))
-		return error_fail(-EBUSY,
-				  "delete namespace '%s': a session has a region of it open; close "
-				  "that first ('afar status' lists sessions)",
-				  ns->name);
+			"remove namespace '%s': it has %llu region%s; remove what it has first, or "
+			"ask for its removal, too",
+			ns->name, (unsigned long long)ns->nr_regions, text_plural(ns->nr_regions));
+	reference = find_open(ns);
+	if (reference)
+		return fail_open(core, ns, reference);
 	ret = free_regions(core, ns);
 	if (ret == 0 && ns->is_files)
 		ret = files_delete(core, ns);

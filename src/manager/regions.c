@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Regions: alloc, open, close, free, list, and the references of sessions to them. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,23 @@
 #include "manager/regions.h"
 #include "manager/trims.h"
 #include "manager/volumes.h"
+
+/* ---- Words */
+
+#define WHAT_MAX (64 + AFAR_NAME_MAX)
+
+/* Says in `out` what is asked of a region that has a name or an address. */
+static const char *say(char out[WHAT_MAX], const char *asked, const char *name, uint64_t address)
+{
+	if (name[0] != '\0')
+		snprintf(out, WHAT_MAX, "%s region '%s'", asked, name);
+	else if (address != 0)
+		snprintf(out, WHAT_MAX, "%s the region at 0x%llx", asked,
+			 (unsigned long long)address);
+	else
+		snprintf(out, WHAT_MAX, "%s a region", asked);
+	return out;
+}
 
 /* ---- Allocating */
 
@@ -215,8 +233,9 @@ static int check_alloc(const struct core *core, const struct session *session,
 		       const Afar__RegionAlloc *ask, struct namespace **out, uint64_t *rounded)
 {
 	struct namespace *ns;
-	int ret =
-		core_namespace(core, session, "allocate a region", ask->namespace_, RIGHT_ALL, &ns);
+	char what[WHAT_MAX];
+	int ret = core_namespace(core, session, say(what, "make", ask->name, 0), ask->namespace_,
+				 RIGHT_ALL, &ns);
 
 	if (ret < 0)
 		return ret;
@@ -227,9 +246,11 @@ static int check_alloc(const struct core *core, const struct session *session,
 			"control characters; take another",
 			ns->name, AFAR_NAME_MAX);
 	if (ns->is_volume != (ask->is_volume != 0) || (ns->is_volume && ns->nr_regions != 0))
-		return error_fail(
-			-EINVAL, "allocate a region in '%s': that is %s; use another namespace",
-			ns->name, ns->is_volume ? "a volume, which has one already" : "no volume");
+		return error_fail(-EINVAL, "%s in '%s': it is a %s; %s", what, ns->name,
+				  namespace_noun(ns),
+				  ns->is_files	  ? "copy files into it with 'afar put'"
+				  : ns->is_volume ? "use it with 'afar export', or take a namespace"
+						  : "and no volume, which 'afar volume create' makes");
 	if (ask->bytes == 0)
 		return error_fail(-EINVAL, "allocate a region in '%s': 0 bytes; say how many",
 				  ns->name);
@@ -378,7 +399,7 @@ int region_alloc(struct core *core, struct session *session, struct event *event
 	const Afar__RegionAlloc *ask = event->request->region_alloc;
 	struct region *region;
 	struct namespace *ns;
-	uint64_t rounded, address;
+	uint64_t rounded, address = 0;
 	int ret = check_alloc(core, session, ask, &ns, &rounded);
 
 	if (ret == 0)
@@ -439,25 +460,16 @@ int region_finish(struct core *core, struct session *session, struct event *even
 
 /* ---- Opening */
 
-static int find_region(const struct namespace *ns, const char *asked, const char *name,
+/* `what` is what say() said. */
+static int find_region(const struct namespace *ns, const char *what, const char *name,
 		       uint64_t address, struct region **out)
 {
-	if (name[0] != '\0') {
-		*out = namespace_region_named(ns, name);
-		if (!*out)
-			return error_fail(-ENOENT,
-					  "%s the region '%s' in '%s': there is none; see 'afar "
-					  "region ls', or create it",
-					  asked, name, ns->name);
-		return 0;
-	}
-	*out = namespace_region_at(ns, address);
-	if (!*out)
-		return error_fail(-ENOENT,
-				  "%s the region at 0x%llx in '%s': none begins there; see 'afar "
-				  "region ls', or allocate it",
-				  asked, (unsigned long long)address, ns->name);
-	return 0;
+	*out = name[0] != '\0' ? namespace_region_named(ns, name)
+			       : namespace_region_at(ns, address);
+	return *out ? 0
+		    : error_fail(-ENOENT,
+				 "%s in '%s': there is none; 'afar region ls %s' lists them", what,
+				 ns->name, ns->name);
 }
 
 /* The newest version of a region that the session has open. */
@@ -485,14 +497,16 @@ int region_open(struct core *core, struct session *session, struct event *event)
 	const Afar__RegionOpen *ask = event->request->region_open;
 	struct namespace *ns;
 	struct region *region = NULL;
-	int ret = core_namespace(core, session, "open a region", ask->namespace_, RIGHT_READ, &ns);
+	char what[WHAT_MAX];
+	int ret = core_namespace(core, session, say(what, "open", ask->name, ask->address),
+				 ask->namespace_, RIGHT_READ, &ns);
 
 	if (ret == 0 && (ns->is_volume || ask->mode != VOLUME_NONE))
 		ret = volume_find_to_open(core, session, ns, ask, &region);
 	else if (ret == 0 && ask->generation != 0)
 		ret = find_newest(core, session, ask, &region);
 	else if (ret == 0)
-		ret = find_region(ns, "open", ask->name, ask->address, &region);
+		ret = find_region(ns, what, ask->name, ask->address, &region);
 	if (ret != 0)
 		return ret;
 	if (region->is_lost && ns->is_files)
@@ -636,18 +650,18 @@ int region_close(struct core *core, struct session *session, struct event *event
 static int find_to_free(const struct core *core, const struct session *session,
 			const Afar__RegionFree *ask, struct region **out)
 {
+	char what[WHAT_MAX];
 	struct namespace *ns;
 	int ret;
 
+	say(what, "remove", ask->name, ask->address);
 	if (ask->generation != 0) {
-		ret = region_find(core, "free", ask->namespace_, ask->address, ask->generation,
+		ret = region_find(core, "remove", ask->namespace_, ask->address, ask->generation,
 				  out);
-		return ret < 0 ? ret
-			       : rights_check(core, session, (*out)->ns, RIGHT_ALL,
-					      "free a region");
+		return ret < 0 ? ret : rights_check(core, session, (*out)->ns, RIGHT_ALL, what);
 	}
-	ret = core_namespace(core, session, "free a region", ask->namespace_, RIGHT_ALL, &ns);
-	return ret < 0 ? ret : find_region(ns, "free", ask->name, ask->address, out);
+	ret = core_namespace(core, session, what, ask->namespace_, RIGHT_ALL, &ns);
+	return ret < 0 ? ret : find_region(ns, what, ask->name, ask->address, out);
 }
 
 int region_free_operation(struct core *core, struct session *session, struct event *event)
@@ -660,18 +674,20 @@ int region_free_operation(struct core *core, struct session *session, struct eve
 		return ret;
 	if (region->ns->is_volume)
 		return error_fail(-EINVAL,
-				  "free the region at 0x%llx: it is the volume '%s'; delete that",
-				  (unsigned long long)ask->address, region->ns->name);
+				  "remove the region at 0x%llx: it is all of the %s '%s'; 'afar %s "
+				  "rm' removes that",
+				  (unsigned long long)region->address, namespace_noun(region->ns),
+				  region->ns->name, namespace_command(region->ns));
 	/* Freeing any version frees the region. */
 	if (region->family != 0) {
-		ret = versions_find_newest("free", region, &region);
+		ret = versions_find_newest("remove", region, &region);
 		if (ret < 0)
 			return ret;
 	}
 	if (region->is_freed)
 		return error_fail(-AFAR_EFREED,
-				  "free the region at 0x%llx: it was freed before; close it",
-				  (unsigned long long)ask->address);
+				  "remove the region at 0x%llx: it was removed before; close it",
+				  (unsigned long long)region->address);
 	ret = free_region(core, region);
 	return ret < 0 ? ret : region_reclaim(core, region);
 }
@@ -698,7 +714,10 @@ int region_access(struct core *core, struct session *session, struct event *even
 		return error_code(-ENOMEM);
 	event->reply->accesses = accesses;
 	event->reply->result_case = AFAR__REPLY__RESULT_ACCESSES;
-	return access_make(core, session, region, &accesses->entries, &accesses->n_entries);
+	ret = access_tell_away(core, region, accesses);
+	return ret < 0 ? ret
+		       : access_make(core, session, region, &accesses->entries,
+				     &accesses->n_entries);
 }
 
 /* ---- What has become of one */

@@ -8,6 +8,23 @@
 
 core_operation namespace_create, namespace_open, namespace_delete, namespace_list,
 	namespace_release;
+/* How people call a namespace, a volume and a file system, and the group of commands about it. */
+static inline const char *kind_noun(bool is_volume, bool is_files)
+{
+	return !is_volume ? "namespace" : is_files ? "file system" : "volume";
+}
+static inline const char *kind_command(bool is_volume, bool is_files)
+{
+	return !is_volume ? "ns" : is_files ? "fs" : "volume";
+}
+static inline const char *namespace_noun(const struct namespace *ns)
+{
+	return kind_noun(ns->is_volume, ns->is_files);
+}
+static inline const char *namespace_command(const struct namespace *ns)
+{
+	return kind_command(ns->is_volume, ns->is_files);
+}
 /* -ENOENT, or -EACCES without all of the rights, with a sentence. */
 int core_namespace(const struct core *core, const struct session *session, const char *asked,
 		   uint64_t number, uint32_t rights, struct namespace **out);
@@ -61,6 +78,8 @@ void versions_freeze(const struct region *region, Layout__Layout *message);
 /* Returns what the session may do with the region: RIGHT_READ, RIGHT_WRITE. */
 uint32_t region_rights(const struct core *core, const struct session *session,
 		       const struct region *region);
+/* Tells of servers of the region that are down. -ENOMEM. */
+int access_tell_away(const struct core *core, const struct region *region, Afar__Accesses *out);
 /* Makes passes and capabilities for the servers of the region's chunks that are connected. -ENOMEM:
  * `*out` is empty. */
 int access_make(const struct core *core, const struct session *session, const struct region *region,

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "manager/callers.h"
 #include "manager/files/files.h"
 #include "manager/flash.h"
 #include "manager/info.h"
@@ -164,8 +165,6 @@ enum operation_kind {
 	OPERATION_ONCE,	  /* is done once, and its outcome kept for when it is asked again   */
 };
 
-enum audience { FOR_ANYBODY, FOR_SERVER, FOR_CLIENT, FOR_OPERATOR };
-
 struct operation {
 	Afar__Request__CallCase call;
 	enum operation_kind kind;
@@ -266,44 +265,6 @@ static const struct operation *find_operation(const Afar__Request *request)
 	return NULL;
 }
 
-/* Checks what the caller is now: its key may have been revoked since the connection was made. */
-static int check_caller(const struct core *core, const struct operation *operation,
-			const struct event *event)
-{
-	const char *principal = core->environment.principal(core->environment.context, event->peer);
-	enum principal_kind kind =
-		principal ? core_principal_kind(core, principal) : PRINCIPAL_UNKNOWN;
-
-	if (kind == PRINCIPAL_UNKNOWN)
-		return error_fail(-AFAR_EAUTH,
-				  "call to the manager: the key that this connection "
-				  "was made with has been revoked; ask an operator for "
-				  "another");
-	if (operation->audience == FOR_SERVER && kind != PRINCIPAL_SERVER)
-		return error_fail(-EACCES,
-				  "call to the manager: '%s' has the key of a client; servers join "
-				  "with a join key (the manager's server.key, or 'afar key add "
-				  "--server')",
-				  principal);
-	if ((operation->audience == FOR_CLIENT || operation->audience == FOR_OPERATOR) &&
-	    kind == PRINCIPAL_SERVER)
-		return error_fail(
-			-EACCES,
-			"call to the manager: '%s' has a server's join key, which is good "
-			"for joining alone; use a client's key",
-			principal);
-	if (operation->audience == FOR_OPERATOR && kind != PRINCIPAL_OPERATOR)
-		return error_fail(
-			-EACCES,
-			"call to the manager: '%s' is no operator, and only they add, list "
-			"and revoke keys, remove servers, check and accept the manager's records, "
-			"and add, "
-			"remove and forget stores or free what is in them; use a key of the "
-			"manager's key file",
-			principal);
-	return 0;
-}
-
 /* Drops the outcomes of lower ids: the client has those replies. */
 static int settle(struct core *core, struct session *session, uint64_t settled_below)
 {
@@ -332,12 +293,12 @@ static int check_id(const struct session *session, const struct event *event)
 	if (event->request_id == 0 || event->request_id < session->settled_below)
 		return error_fail(
 			-EINVAL,
-			"call to the manager: request id %llu was used before or is 0; count "
+			"call the manager: request id %llu was used before or is 0; count "
 			"upwards",
 			(unsigned long long)event->request_id);
 	if (session->nr_outcomes >= CORE_OUTCOMES_MAX)
 		return error_fail(-EBUSY,
-				  "call to the manager: %u replies are kept for this session; tell "
+				  "call the manager: %u replies are kept for this session; tell "
 				  "with settled_below which have arrived",
 				  session->nr_outcomes);
 	return 0;
@@ -379,13 +340,13 @@ static int run_once(struct core *core, const struct operation *operation, struct
 static int run_operation(struct core *core, const struct operation *operation, struct event *event)
 {
 	struct session *session = NULL;
-	int ret = check_caller(core, operation, event);
+	int ret = caller_check(core, operation->audience, event);
 
 	if (ret < 0)
 		return ret;
 	if (event->deadline <= core_now(core))
 		return error_fail(-ETIMEDOUT,
-				  "call to the manager: its time is over; nothing was done");
+				  "call the manager: its time is over; nothing was done");
 	if (operation->kind != OPERATION_DAEMON) {
 		ret = core_session(core, event, &session);
 		if (ret < 0)
@@ -496,7 +457,7 @@ void request_handle(struct core *core, struct event *event)
 		ret = run_operation(core, operation, event);
 	else
 		ret = error_fail(-EOPNOTSUPP,
-				 "call to the manager: it does not know this call; use a manager "
+				 "call the manager: it does not know this call; use a manager "
 				 "of the same version");
 	if (ret == CORE_DEFERRED)
 		return;
@@ -566,7 +527,7 @@ void requests_close(struct core *core)
 
 	cds_list_for_each_entry_safe (event, next, &core->waiting, node) {
 		cds_list_del(&event->node);
-		event_fail(event, error_fail(-ESHUTDOWN, "call to the manager: it is stopping"));
+		event_fail(event, error_fail(-ESHUTDOWN, "call the manager: it is stopping"));
 		event_answer(core, event);
 	}
 }

@@ -31,34 +31,26 @@ uint32_t rights_of(const struct core *core, const char *principal, const struct 
 	return is_owner(ns, principal) ? RIGHT_ALL | RIGHT_OWN : namespace_granted(ns, principal);
 }
 
-/* The word that its users know. */
-static const char *kind_of(const struct namespace *ns)
-{
-	if (ns->is_files)
-		return "file system";
-	return ns->is_volume ? "volume" : "namespace";
-}
-
 int rights_check(const struct core *core, const struct session *session, const struct namespace *ns,
 		 uint32_t rights, const char *asked)
 {
 	if ((rights_of(core, session->principal, ns) & rights) == rights)
 		return 0;
 	if (ns->owner[0] == '\0')
-		return error_fail(
-			-EACCES,
-			"%s: %s '%s' has no owner, and '%s' is no operator; ask one for it", asked,
-			kind_of(ns), ns->name, session->principal);
+		return error_fail(-EACCES,
+				  "%s: %s '%s' has no owner, and '%s' is no operator; ask one "
+				  "for it",
+				  asked, namespace_noun(ns), ns->name, session->principal);
 	if ((rights & RIGHT_OWN) != 0)
 		return error_fail(-EACCES,
 				  "%s: '%s' does not own %s '%s'; ask its owner '%s' for it", asked,
-				  session->principal, kind_of(ns), ns->name, ns->owner);
+				  session->principal, namespace_noun(ns), ns->name, ns->owner);
 	return error_fail(-EACCES,
 			  "%s: '%s' may not %s %s '%s'; ask its owner '%s' for the right "
 			  "('afar ns grant')",
 			  asked, session->principal,
-			  (rights & RIGHT_WRITE) != 0 ? "write to" : "read", kind_of(ns), ns->name,
-			  ns->owner);
+			  (rights & RIGHT_WRITE) != 0 ? "write to" : "read", namespace_noun(ns),
+			  ns->name, ns->owner);
 }
 
 /* ---- Granting */

@@ -64,6 +64,13 @@ bool server_is_up(const struct server *server)
 	return server->live && server->live->peer;
 }
 
+uint64_t server_down_ms(const struct core *core, const struct server *server)
+{
+	uint64_t since = server->live ? server->live->down_at : core->started_at;
+
+	return (core_now(core) - since) / 1000000U;
+}
+
 bool pool_is_up(const struct pool *pool)
 {
 	return pool->store ? pool->store->is_up : server_is_up(pool->server);

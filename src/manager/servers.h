@@ -63,6 +63,8 @@ void server_gone(struct core *core, void *peer);
 #define SERVER_TEXT_MAX 384
 void server_describe(const struct core *core, uint64_t number, char out[SERVER_TEXT_MAX]);
 bool server_is_up(const struct server *server);
+/* How long it has not been connected. It is not up. */
+uint64_t server_down_ms(const struct core *core, const struct server *server);
 /* True: its server is connected, and has it: extents may be asked for, and accessed. */
 bool pool_is_up(const struct pool *pool);
 /* True: it is up, and its server has not reported that its device takes no changes any more. Nothing

@@ -132,11 +132,10 @@ int core_session(struct core *core, const struct event *event, struct session **
 	struct session *session = state_session(core->state, event->session);
 
 	if (!session || session->is_ending || !session->live || session->live->peer != event->peer)
-		return error_fail(
-			-AFAR_ESESSION,
-			"call to the manager: session %llx has ended or belongs to another "
-			"connection; open a new one",
-			(unsigned long long)event->session);
+		return error_fail(-AFAR_ESESSION,
+				  "call the manager: session %llx has ended or belongs to another "
+				  "connection; open a new one",
+				  (unsigned long long)event->session);
 	*out = session;
 	return 0;
 }

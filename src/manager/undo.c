@@ -238,6 +238,13 @@ static void take_back(const struct note *note)
 	(void)ret;
 }
 
+/* A field may have had a secret. */
+static void wipe(struct note *note)
+{
+	if (note->kind == SAVED)
+		explicit_bzero(note->field.old, sizeof(note->field.old));
+}
+
 static void keep(const struct note *note)
 {
 	if (note->kind == CALL && note->call.keep)
@@ -263,16 +270,20 @@ size_t undo_mark(const struct undo *undo)
 void undo_back(struct undo *undo, size_t mark)
 {
 	assert(mark <= undo->nr);
-	while (undo->nr > mark)
+	while (undo->nr > mark) {
 		take_back(&undo->notes[--undo->nr]);
+		wipe(&undo->notes[undo->nr]);
+	}
 	undo->status = 0;
 	shrink(undo);
 }
 
 void undo_keep(struct undo *undo)
 {
-	for (size_t i = 0; i < undo->nr; i++)
+	for (size_t i = 0; i < undo->nr; i++) {
 		keep(&undo->notes[i]);
+		wipe(&undo->notes[i]);
+	}
 	undo->nr = 0;
 	shrink(undo);
 }

@@ -13,10 +13,9 @@
 #include "manager/principals.h"
 #include "manager/regions.h"
 #include "manager/requests.h"
+#include "manager/servers.h"
 #include "manager/sessions.h"
 #include "manager/volumes.h"
-
-#define HOLDER_TEXT_MAX 384
 
 struct region *volume_region(const struct namespace *ns)
 {
@@ -64,27 +63,70 @@ static const struct reference *find_obstacle(const struct region *region,
 	return found;
 }
 
-/* Says who has the volume open, and what becomes of that; as a sentence, or as a name. */
-static void describe(const struct core *core, const struct reference *reference, bool is_sentence,
-		     char out[HOLDER_TEXT_MAX])
+/* Names the session in `out`. */
+static void name_session(const struct session *session, char out[HOLDER_TEXT_MAX])
+{
+	snprintf(out, HOLDER_TEXT_MAX, "session %" PRIx64 " of '%s' (%.200s)", session->number,
+		 session->principal, session->client);
+}
+
+/* Returns the first server that has not said yet that it has closed the session's connections; NULL: none. */
+static const struct server *awaited_server(const struct core *core, const struct session *session)
+{
+	for (size_t i = 0; i < session->nr_fences; i++)
+		if (!session->fences[i].is_over)
+			return state_server(core->state, session->fences[i].server);
+	return NULL;
+}
+
+/*
+ * Adds to `out` what becomes of a session that nobody can close any more, and, if `with_advice`, what to do. False: it
+ * is none.
+ */
+static bool add_ending(const struct core *core, const struct session *session, bool with_advice,
+		       char out[HOLDER_TEXT_MAX])
+{
+	const struct live_session *live = session->live;
+	const struct server *server = awaited_server(core, session);
+	const size_t length = strlen(out), left = HOLDER_TEXT_MAX - length;
+	const char *then = with_advice ? ": try again then" : "";
+
+	if (session->is_ending && server && !server_is_up(server))
+		snprintf(out + length, left,
+			 "; it has ended, and server '%.64s', which is down for %" PRIu64
+			 " s, has not closed its connections%s",
+			 server->name, server_down_ms(core, server) / 1000U,
+			 with_advice ? ": start that again, or see 'afar server rm'" : "");
+	else if (session->is_ending && server)
+		snprintf(out + length, left,
+			 "; it has ended, and server '%.64s' closes its connections within "
+			 "seconds%s",
+			 server->name, then);
+	else if (session->is_ending)
+		snprintf(out + length, left, "; it has just ended%s",
+			 with_advice ? ": try again" : "");
+	else if (live && !live->peer && live->lease_deadline > core_now(core))
+		snprintf(out + length, left,
+			 "; its connection is lost, and it ends in %" PRIu64 " s%s",
+			 (live->lease_deadline - core_now(core)) / 1000000000U + 1, then);
+	else
+		return false;
+	return true;
+}
+
+void reference_describe(const struct core *core, const struct reference *reference,
+			const char *advice, char out[HOLDER_TEXT_MAX])
 {
 	static const char *const modes[] = {" has it open", " has it open exclusively",
 					    " has it open to write", " has it open to read"};
-	const struct session *session = reference->session;
-	const struct live_session *live = session->live;
-	int length = snprintf(out, HOLDER_TEXT_MAX, "session %" PRIx64 " of '%s' (%.200s)%s",
-			      session->number, session->principal, session->client,
-			      is_sentence ? modes[reference->mode] : "");
+	size_t length;
 
-	if (length < 0 || length >= HOLDER_TEXT_MAX)
-		return;
-	if (session->is_ending)
-		snprintf(out + length, HOLDER_TEXT_MAX - (size_t)length,
-			 "; it has ended, and a server has not yet closed its connections");
-	else if (live && !live->peer && live->lease_deadline > core_now(core))
-		snprintf(out + length, HOLDER_TEXT_MAX - (size_t)length,
-			 "; its connection is lost, and it ends in %" PRIu64 " s",
-			 (live->lease_deadline - core_now(core)) / 1000000000U + 1);
+	name_session(reference->session, out);
+	length = strlen(out);
+	snprintf(out + length, HOLDER_TEXT_MAX - length, "%s", modes[reference->mode]);
+	length = strlen(out);
+	if (!add_ending(core, reference->session, true, out))
+		snprintf(out + length, HOLDER_TEXT_MAX - length, "; %s", advice);
 }
 
 /* ---- Opening */
@@ -98,9 +140,9 @@ static int check_mode(const struct namespace *ns, uint32_t mode)
 				  ns->name);
 	if (mode == VOLUME_NONE)
 		return error_fail(-EINVAL,
-				  "open a region of '%s': it is a volume; open it as one, or see "
-				  "'afar volume'",
-				  ns->name);
+				  "open a region of '%s': it is a %s; open it as one (see 'afar "
+				  "help %s')",
+				  ns->name, namespace_noun(ns), namespace_command(ns));
 	if (mode > VOLUME_READ_ONLY)
 		return error_fail(-EINVAL, "open volume '%s': mode %u is unknown to this manager",
 				  ns->name, mode);
@@ -129,9 +171,8 @@ int volume_find_to_open(const struct core *core, const struct session *session,
 			ns->name);
 	obstacle = find_obstacle(region, ask);
 	if (obstacle) {
-		describe(core, obstacle, true, holder);
-		return error_fail(-EBUSY, "open volume '%s': %s; close it there, or take it over",
-				  ns->name, holder);
+		reference_describe(core, obstacle, "close it there, or take it over", holder);
+		return error_fail(-EBUSY, "open volume '%s': %s", ns->name, holder);
 	}
 	own = session_reference(session, region->generation);
 	if (own && own->mode != (enum volume_mode)mode)
@@ -209,22 +250,21 @@ int volume_check_delete(const struct core *core, const struct namespace *ns,
 
 	if (!ns->is_volume)
 		return error_fail(-ENOENT,
-				  "delete volume '%s': it is a namespace, and no volume; see 'afar "
+				  "remove volume '%s': it is a namespace, and no volume; see 'afar "
 				  "volume ls'",
 				  ns->name);
 	if (ns->is_files != (ask->is_volume && ask->is_files))
-		return error_fail(-EINVAL, "delete '%s': it is a %s; see 'afar %s rm'", ns->name,
-				  ns->is_files ? "file system" : "volume",
-				  ns->is_files ? "fs" : "volume");
+		return error_fail(-EINVAL, "remove %s '%s': it is a %s; see 'afar %s rm'",
+				  kind_noun(ask->is_volume, ask->is_files), ns->name,
+				  namespace_noun(ns), namespace_command(ns));
 	if (!ask->is_volume)
 		return error_fail(-EINVAL,
-				  "delete namespace '%s': it is a volume; see 'afar volume rm'",
+				  "remove namespace '%s': it is a volume; see 'afar volume rm'",
 				  ns->name);
 	if (!region || !first_reference(region))
 		return 0;
-	describe(core, first_reference(region), true, holder);
-	return error_fail(-EBUSY, "delete %s '%s': %s; close it there first",
-			  ns->is_files ? "file system" : "volume", ns->name, holder);
+	reference_describe(core, first_reference(region), "close it there first", holder);
+	return error_fail(-EBUSY, "remove %s '%s': %s", namespace_noun(ns), ns->name, holder);
 }
 
 /* ---- Sizes */
@@ -267,10 +307,8 @@ static int check_shrink(const struct core *core, const struct session *session,
 	cds_list_for_each_entry (reference, &region->references, region_node) {
 		if (reference->session == session && reference->mode == VOLUME_EXCLUSIVE)
 			continue;
-		describe(core, reference, true, holder);
-		return error_fail(-EBUSY,
-				  "resize volume '%s' to %llu bytes, which are fewer: %s; "
-				  "close it there first",
+		reference_describe(core, reference, "close it there first", holder);
+		return error_fail(-EBUSY, "resize volume '%s' to %llu bytes, which are fewer: %s",
 				  region->ns->name, (unsigned long long)bytes, holder);
 	}
 	if (!first_reference(region))
@@ -371,8 +409,10 @@ Afar__VolumeInfo *volume_info(const struct core *core, const struct namespace *n
 			holder = reference;
 		}
 	}
-	if (holder)
-		describe(core, holder, false, text);
+	if (holder) {
+		name_session(holder->session, text);
+		add_ending(core, holder->session, false, text);
+	}
 	info->holder = strdup(text);
 	if (info->holder)
 		return info;

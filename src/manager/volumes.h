@@ -20,6 +20,11 @@ int volume_find_to_open(const struct core *core, const struct session *session,
 			struct region **out);
 /* The volume's one region. NULL: it has not been made yet. */
 struct region *volume_region(const struct namespace *ns);
+#define HOLDER_TEXT_MAX 512
+/* Says who has the reference's region open, and `advice`; or, of a session that has ended or is about to, what that waits
+ * for, because nobody can close anything there. */
+void reference_describe(const struct core *core, const struct reference *reference,
+			const char *advice, char out[HOLDER_TEXT_MAX]);
 /* Checks the deletion of a volume or a file system, or of a namespace that shall be neither. With a
  * sentence: -ENOENT, -EINVAL, -EBUSY. */
 int volume_check_delete(const struct core *core, const struct namespace *ns,

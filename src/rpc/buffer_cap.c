@@ -32,7 +32,7 @@ static void put_out(struct buffer_cap_part *part)
 		-ENOBUFS,
 		"%zu MiB of unfinished or unread messages, the most of all, and no room for more",
 		atomic_load(&part->bytes) >> 20);
-	listener_complain(connection, connection->identity, -ENOBUFS);
+	listener_complain(connection, NULL, -ENOBUFS);
 	connection_finish(connection, -ENOBUFS);
 }
 

@@ -177,7 +177,7 @@ static int enter_call(struct rpc_connection *connection, struct pending_call *ca
 		return ret;
 	call->request_id = frame->request_id;
 	if (add_call(connection, call)) {
-		free(buffer);
+		frame_buffer_free(buffer);
 		return error_code(-ENOMEM);
 	}
 	if (!stream_push(connection, buffer)) {
@@ -287,7 +287,7 @@ int rpc_call(struct rpc_connection *connection, const struct rpc_envelope *envel
 	if (!ret && reply)
 		*reply = waiter.reply;
 	else if (waiter.reply)
-		afar__frame__free_unpacked(waiter.reply, NULL);
+		rpc_frame_free(waiter.reply);
 	return ret;
 }
 

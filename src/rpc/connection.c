@@ -44,7 +44,7 @@ void rpc_connection_unref(struct rpc_connection *connection)
 	if (atomic_fetch_sub_explicit(&connection->references, 1, memory_order_acq_rel) != 1)
 		return;
 	assert(connection->state == CONNECTION_CLOSED);
-	free(connection->received);
+	stream_free_received(connection);
 	pthread_mutex_destroy(&connection->lock);
 	loop_unref(connection->loop);
 	free(connection);
@@ -84,7 +84,7 @@ static void free_frames(struct cds_list_head *frames)
 	struct frame_buffer *buffer, *next;
 
 	cds_list_for_each_entry_safe (buffer, next, frames, entry) {
-		free(buffer);
+		frame_buffer_free(buffer);
 	}
 }
 
@@ -142,7 +142,7 @@ void connection_finish(struct rpc_connection *connection, int status)
 	tls = shut(connection, status, &unsent);
 	buffer_cap_leave(&connection->buffered);
 	if (connection->is_accepted && !connection->was_open && status)
-		listener_complain(connection, tls ? tls_identity(tls) : "", status);
+		listener_complain(connection, tls, status);
 	loop_timer_cancel(connection->loop, &connection->timer);
 	tls_free(tls);
 	close_socket(connection);
@@ -476,8 +476,10 @@ static int resolve(const char *host, uint16_t port, struct addrinfo **out)
 	snprintf(service, sizeof(service), "%u", port);
 	ret = getaddrinfo(host, service, &hints, out);
 	if (ret)
-		return error_fail(-EHOSTUNREACH, "connect to %s: %s; check the host's name", host,
-				  gai_strerror(ret));
+		return error_fail(-EHOSTUNREACH,
+				  "connect to %s: its name cannot be resolved (%s); "
+				  "check the host's name",
+				  host, gai_strerror(ret));
 	return 0;
 }
 

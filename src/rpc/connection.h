@@ -103,6 +103,8 @@ bool stream_push(struct rpc_connection *connection, struct frame_buffer *buffer)
 void stream_flush(struct rpc_connection *connection);
 /* Reads for one turn, and acts on what it read. May finish the connection. */
 void stream_receive(struct rpc_connection *connection);
+/* Wipes and frees the buffer of bytes that came. */
+void stream_free_received(struct rpc_connection *connection);
 /* Sends more of the last frames, in CONNECTION_CLOSING; reads and drops the rest. May finish the
  * connection. */
 void stream_linger(struct rpc_connection *connection);
@@ -112,7 +114,7 @@ void stream_linger(struct rpc_connection *connection);
 /* Takes a stranger off the listener's list, because it has proved its key, or has gone. */
 void listener_forget(struct rpc_listener *listener, struct rpc_connection *connection);
 /* Logs one line about a peer that behaved wrongly, unless there were too many in this second. */
-void listener_complain(const struct rpc_connection *connection, const char *claimed, int status);
+void listener_complain(const struct rpc_connection *connection, const struct tls *tls, int status);
 
 /* call.c */
 

@@ -6,9 +6,11 @@
 #include "rpc/frame.h"
 
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "rpc/protobuf.h"
 
 /* The most memory that a decoded frame may take. The length of the frame does not bound that,
  * because a field of two bytes on the wire can become a struct of a hundred. */
@@ -52,12 +54,54 @@ int rpc_frame_decode(const uint8_t *bytes, size_t length, Afar__Frame **out)
 				  frame->version, RPC_VERSION);
 	}
 	if (frame->version == 0 || frame->body_case == AFAR__FRAME__BODY__NOT_SET) {
-		afar__frame__free_unpacked(frame, NULL);
+		rpc_frame_free(frame);
 		return error_fail(-AFAR_EMALFORMED,
 				  "frame of %zu bytes: it has no version or no body", length);
 	}
 	*out = frame;
 	return 0;
+}
+
+ProtobufCAllocator *request_freer(const Afar__Request *request)
+{
+	switch (request->call_case) {
+	case AFAR__REQUEST__CALL_FILES_LOOK:
+	case AFAR__REQUEST__CALL_FILES_HOLD:
+	case AFAR__REQUEST__CALL_FILES_CHANGE:
+		return NULL;
+	default:
+		return &protobuf_wiping;
+	}
+}
+
+ProtobufCAllocator *reply_freer(const Afar__Reply *reply)
+{
+	return reply->result_case == AFAR__REPLY__RESULT_FILE_RESULTS ? NULL : &protobuf_wiping;
+}
+
+static ProtobufCAllocator *freer(const Afar__Frame *frame)
+{
+	if (frame->body_case == AFAR__FRAME__BODY_REQUEST)
+		return request_freer(frame->request);
+	return frame->body_case == AFAR__FRAME__BODY_REPLY ? reply_freer(frame->reply) : NULL;
+}
+
+bool frame_is_to_wipe(const Afar__Frame *frame)
+{
+	return freer(frame) != NULL;
+}
+
+void rpc_frame_free(Afar__Frame *frame)
+{
+	if (frame)
+		afar__frame__free_unpacked(frame, freer(frame));
+}
+
+void frame_buffer_free(struct frame_buffer *buffer)
+{
+	if (buffer->is_to_wipe)
+		OPENSSL_cleanse(buffer->bytes, buffer->length);
+	free(buffer);
 }
 
 int frame_encode(const Afar__Frame *frame, struct frame_buffer **out)
@@ -74,6 +118,7 @@ int frame_encode(const Afar__Frame *frame, struct frame_buffer **out)
 		return error_code(-ENOMEM);
 	buffer->length = FRAME_HEADER + length;
 	buffer->sent = 0;
+	buffer->is_to_wipe = frame_is_to_wipe(frame);
 	for (unsigned i = 0; i < FRAME_HEADER; i++)
 		buffer->bytes[i] = (uint8_t)(length >> 8 * i);
 	afar__frame__pack(frame, buffer->bytes + FRAME_HEADER);

@@ -3,6 +3,7 @@
 #ifndef RPC_FRAME_H
 #define RPC_FRAME_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <urcu/list.h>
@@ -16,11 +17,15 @@ struct frame_buffer {
 	struct cds_list_head entry;
 	size_t length; /* of `bytes`, the length word included */
 	size_t sent;
+	bool is_to_wipe; /* it may have secrets */
 	uint8_t bytes[];
 };
 
-/* Packs `frame`. The caller frees `*out` with free(). -EMSGSIZE, with a sentence; -ENOMEM. */
+/* Packs `frame`. The caller frees `*out` with frame_buffer_free(). -EMSGSIZE, with a sentence; -ENOMEM. */
 int frame_encode(const Afar__Frame *frame, struct frame_buffer **out);
+void frame_buffer_free(struct frame_buffer *buffer);
+/* Returns whether a message may have secrets. */
+bool frame_is_to_wipe(const Afar__Frame *frame);
 
 static inline uint32_t frame_length(const uint8_t header[FRAME_HEADER])
 {

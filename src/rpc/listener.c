@@ -40,11 +40,15 @@ struct rpc_listener {
 
 /* ---- The log */
 
-static void print_refusal(char *out, size_t size, const char *claimed, int status)
+static void print_refusal(char *out, size_t size, const struct tls *tls, int status)
 {
 	switch (status) {
 	case -AFAR_EAUTH:
-		snprintf(out, size, "its key for \"%s\" is unknown or wrong", claimed);
+		snprintf(out, size,
+			 tls && tls_is_known(tls)
+				 ? "its secret for the key \"%s\" is not the one known here"
+				 : "its key \"%s\" is unknown",
+			 tls ? tls_identity(tls) : "");
 		break;
 	case -AFAR_EMALFORMED:
 		snprintf(out, size, "it does not speak TLS 1.3 with a pre-shared key");
@@ -64,7 +68,7 @@ static void print_refusal(char *out, size_t size, const char *claimed, int statu
 	}
 }
 
-void listener_complain(const struct rpc_connection *connection, const char *claimed, int status)
+void listener_complain(const struct rpc_connection *connection, const struct tls *tls, int status)
 {
 	char what[160];
 
@@ -75,7 +79,7 @@ void listener_complain(const struct rpc_connection *connection, const char *clai
 			 error_last_line());
 		return;
 	}
-	print_refusal(what, sizeof(what), claimed, status);
+	print_refusal(what, sizeof(what), tls, status);
 	log_warn("%s: connection refused: %s", connection->peer, what);
 }
 
@@ -267,8 +271,8 @@ static int open_socket(const char *address, int *fd)
 	freeaddrinfo(found);
 	if (ret == -EADDRINUSE)
 		return error_fail(ret,
-				  "listen on %s: another program has the port; end it or choose "
-				  "another port",
+				  "listen on %s: another program has the port; end it, or choose "
+				  "another port ('--listen 127.0.0.1:0': any that is free)",
 				  address);
 	if (ret)
 		return error_fail(ret, "listen on %s: %s", address, afar_strerror(ret));

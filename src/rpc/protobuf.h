@@ -5,6 +5,11 @@
 
 #include <stdlib.h>
 
+#include <protobuf-c/protobuf-c.h>
+
+/* Frees memory of malloc()'s after wiping it: for PREFIX__free_unpacked() of a message that may have had secrets. */
+extern ProtobufCAllocator protobuf_wiping;
+
 /* Makes a new message, for PREFIX__free_unpacked(); NULL: no memory. */
 #define MESSAGE_NEW(prefix, type)                           \
 	({                                                  \

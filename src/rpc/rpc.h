@@ -154,8 +154,15 @@ struct rpc_connection *rpc_call_connection(const struct rpc_call *call);
 /*
  * Decodes one frame of `length` bytes (without the length word). 0, or with a sentence:
  * -AFAR_EVERSION (`*out` has the request id for the answer), -AFAR_EMALFORMED. Free `*out` with
- * afar__frame__free_unpacked().
+ * rpc_frame_free().
  */
 int rpc_frame_decode(const uint8_t *bytes, size_t length, Afar__Frame **out);
+
+/* Return how to free a message, for PREFIX__free_unpacked(): so that it is wiped, unless it is about files, which have no
+ * secrets and may be long. */
+ProtobufCAllocator *request_freer(const Afar__Request *request);
+ProtobufCAllocator *reply_freer(const Afar__Reply *reply);
+/* Frees a message likewise. NULL is allowed. */
+void rpc_frame_free(Afar__Frame *frame);
 
 #endif

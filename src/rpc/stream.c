@@ -7,6 +7,7 @@
 #include "rpc/connection.h"
 
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -41,7 +42,7 @@ void stream_flush(struct rpc_connection *connection)
 		connection->outgoing_bytes -= buffer->length;
 		buffer_cap_remove(&connection->buffered, buffer->length);
 		cds_list_del(&buffer->entry);
-		free(buffer);
+		frame_buffer_free(buffer);
 	}
 }
 
@@ -49,11 +50,11 @@ bool stream_push(struct rpc_connection *connection, struct frame_buffer *buffer)
 {
 	if (connection->state >= CONNECTION_CLOSING || connection->failure ||
 	    connection->is_close_asked) {
-		free(buffer);
+		frame_buffer_free(buffer);
 		return false;
 	}
 	if (connection->outgoing_bytes + buffer->length > CONNECTION_QUEUE_MAX) {
-		free(buffer);
+		frame_buffer_free(buffer);
 		connection_fail(connection, -ETIMEDOUT);
 		return false;
 	}
@@ -67,6 +68,14 @@ bool stream_push(struct rpc_connection *connection, struct frame_buffer *buffer)
 
 /* ---- Bytes in */
 
+void stream_free_received(struct rpc_connection *connection)
+{
+	if (connection->received)
+		OPENSSL_cleanse(connection->received, connection->received_capacity);
+	free(connection->received);
+	connection->received = NULL;
+}
+
 static bool make_room(struct rpc_connection *connection)
 {
 	size_t capacity = 2 * connection->received_capacity;
@@ -78,11 +87,14 @@ static bool make_room(struct rpc_connection *connection)
 		capacity = RECEIVE_BUFFER_MIN;
 	if (capacity > RECEIVE_BUFFER_MAX)
 		capacity = RECEIVE_BUFFER_MAX;
-	bytes = realloc(connection->received, capacity);
+	bytes = malloc(capacity); /* not realloc(), which may leave a copy behind */
 	if (!bytes)
 		return false;
+	if (connection->received_length)
+		memcpy(bytes, connection->received, connection->received_length);
 	buffer_cap_add(connection->loop, &connection->buffered,
 		       capacity - connection->received_capacity);
+	stream_free_received(connection);
 	connection->received = bytes;
 	connection->received_capacity = capacity;
 	return true;
@@ -93,8 +105,7 @@ static void release_room(struct rpc_connection *connection)
 	if (connection->received_length || connection->received_capacity <= RECEIVE_BUFFER_MIN)
 		return;
 	buffer_cap_remove(&connection->buffered, connection->received_capacity);
-	free(connection->received);
-	connection->received = NULL;
+	stream_free_received(connection);
 	connection->received_capacity = 0;
 }
 
@@ -127,18 +138,20 @@ static bool is_receiving(struct rpc_connection *connection)
 	return answer;
 }
 
-static int consume_frame(struct rpc_connection *connection, const uint8_t *bytes, size_t length)
+static int consume_frame(struct rpc_connection *connection, uint8_t *bytes, size_t length)
 {
 	bool is_taken = false;
 	Afar__Frame *frame;
 	int ret = rpc_frame_decode(bytes, length, &frame);
 
+	if (frame && frame_is_to_wipe(frame))
+		OPENSSL_cleanse(bytes, length);
 	if (!ret)
 		call_receive(connection, frame, &is_taken);
 	else if (ret == -AFAR_EVERSION)
 		call_receive_alien(connection, frame, &is_taken);
 	if (!is_taken)
-		afar__frame__free_unpacked(frame, NULL);
+		rpc_frame_free(frame);
 	return ret;
 }
 
@@ -148,7 +161,7 @@ static int consume_frames(struct rpc_connection *connection)
 	int ret = 0;
 
 	while (!ret && is_receiving(connection)) {
-		const uint8_t *bytes = connection->received + offset;
+		uint8_t *bytes = connection->received + offset;
 		size_t have = connection->received_length - offset;
 		size_t length;
 
@@ -186,7 +199,7 @@ static void ask_for_another_turn(struct rpc_connection *connection)
 static void end_for_breach(struct rpc_connection *connection, int status)
 {
 	if (connection->is_accepted)
-		listener_complain(connection, connection->identity, status);
+		listener_complain(connection, NULL, status);
 	if (status == -AFAR_EVERSION)
 		connection_end(connection, status);
 	else

@@ -36,6 +36,7 @@ struct tls {
 	int socket_error; /* negative errno of the last failed socket call */
 	bool is_at_end;	  /* the peer has shut its side                     */
 	bool has_claimed; /* a server's peer named an identity              */
+	bool is_known;	  /* and there is a key of it                       */
 };
 
 struct tls_acceptor {
@@ -182,8 +183,9 @@ static int find_claimed_key(SSL *ssl, const unsigned char *identity, size_t leng
 	tls->has_claimed = true;
 	memset(tls->key.identity, 0, sizeof(tls->key.identity));
 	memcpy(tls->key.identity, identity, is_sound ? length : 0);
-	if (!is_sound ||
-	    !acceptor->find(acceptor->find_context, tls->key.identity, tls->key.secret))
+	tls->is_known = is_sound &&
+			acceptor->find(acceptor->find_context, tls->key.identity, tls->key.secret);
+	if (!tls->is_known)
 		memcpy(tls->key.secret, acceptor->decoy, KEY_BYTES);
 	*session = make_session(ssl, tls->key.secret);
 	return !!*session;
@@ -319,6 +321,11 @@ void tls_free(struct tls *tls)
 const char *tls_identity(const struct tls *tls)
 {
 	return tls->key.identity;
+}
+
+bool tls_is_known(const struct tls *tls)
+{
+	return tls->is_known;
 }
 
 /* ---- Moving bytes */

@@ -47,5 +47,7 @@ void tls_close_notify(struct tls *tls);
 
 /* Returns the identity that was proved, or before that the one claimed; empty: there is none. */
 const char *tls_identity(const struct tls *tls);
+/* Returns whether there was a key of the identity that the peer claimed. */
+bool tls_is_known(const struct tls *tls);
 
 #endif

@@ -252,7 +252,7 @@ int join_compose(const struct membership_options *options, const struct server_i
 	if (ret == 0)
 		*out = join;
 	else if (join)
-		afar__server_join__free_unpacked(join, NULL);
+		afar__server_join__free_unpacked(join, &protobuf_wiping);
 	return ret;
 }
 

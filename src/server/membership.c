@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "rpc/protobuf.h"
 #include "server/identity.h"
 #include "server/join.h"
 #include "server/membership.h"
@@ -317,7 +318,7 @@ static int exchange_join(struct membership *membership, Afar__ServerJoin *join)
 		join_take_stores(options, join, joined);
 		release_unknown(membership, joined);
 	}
-	afar__frame__free_unpacked(frame, NULL);
+	rpc_frame_free(frame);
 	return ret;
 }
 
@@ -342,7 +343,7 @@ static int lend_store(void *context, struct store *store)
 	ret = rpc_call(membership->connection, &envelope, &request, &frame);
 	if (ret == 0) {
 		ret = join_take_store(options, store, lend, membership->self.cluster, frame);
-		afar__frame__free_unpacked(frame, NULL);
+		rpc_frame_free(frame);
 	}
 	/* The manager may have accepted it, and it is about to be closed: the next join settles that. */
 	if (ret == -ETIMEDOUT || ret == -AFAR_EMALFORMED)
@@ -364,7 +365,7 @@ static int send_join(struct membership *membership)
 	if (ret != 0)
 		return ret;
 	ret = exchange_join(membership, join);
-	afar__server_join__free_unpacked(join, NULL);
+	afar__server_join__free_unpacked(join, &protobuf_wiping);
 	return ret;
 }
 

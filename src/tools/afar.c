@@ -77,7 +77,7 @@ static int refuse_command(int argc, char **argv)
 		return cli_misuse(NULL, "'%.64s' is no command", argv[0]);
 	if (argc < 2)
 		return cli_misuse(NULL, "%s: say what to do: %s", argv[0], known);
-	if (is_help(argv[1])) {
+	if (is_help(argv[1]) || !strcmp(argv[1], "help")) {
 		help_overview(argv[0]);
 		return 0;
 	}

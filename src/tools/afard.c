@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -559,6 +560,8 @@ int main(int argc, char **argv)
 	static struct daemon daemon = {.folder_fd = -1};
 	int ret;
 
+	/* A core would have all keys in it, and the memory that is lent. */
+	prctl(PR_SET_DUMPABLE, 0);
 	/* libfabric's verbs cache would keep closed keys alive. Set this before libfabric
 	 * starts. */
 	setenv("FI_MR_CACHE_MAX_COUNT", "0", 1);

@@ -8,9 +8,8 @@
 
 #include "cli.h"
 #include "stores.h"
-
-#define NAME_COLUMNS   20
-#define CLIENT_COLUMNS 44
+#include "table.h"
+#include "terminal.h"
 
 /* ---- Fields; what is missing shows as nothing rather than failing the table */
 
@@ -26,22 +25,67 @@ static const char *text_of(const json_t *object, const char *name)
 	return text ? text : "";
 }
 
-/* A column of bytes. */
-static void print_bytes(const json_t *object, const char *name)
+static void bytes_cell(struct table *table, const json_t *object, const char *name)
 {
 	char text[SIZE_TEXT_MAX];
 
-	printf(" %10s", size_text(number_of(object, name), text));
+	table_cell(table, size_text(number_of(object, name), text));
 }
 
-/* Prints how much the server zeroes in a second while it does; it may not have had to yet. */
-static void print_scrub_rate(const json_t *server)
+static void number_cell(struct table *table, const json_t *object, const char *name)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%" PRIu64, number_of(object, name));
+	table_cell(table, text);
+}
+
+/* How much the server zeroes in a second while it does; it may not have had to yet. */
+static void scrub_rate_cell(struct table *table, const json_t *server)
 {
 	uint64_t rate = number_of(server, "scrub_bytes_per_s");
 	char text[SIZE_TEXT_MAX], per_second[SIZE_TEXT_MAX + 2];
 
 	snprintf(per_second, sizeof(per_second), "%s/s", size_text(rate, text));
-	printf(" %12s", rate ? per_second : "-");
+	table_cell(table, rate ? per_second : "-");
+}
+
+/* The lanes, with a mark at those that this machine's clients take. */
+static void paths_cell(struct table *table, const json_t *server)
+{
+	const json_t *lane, *lanes = json_object_get(server, "lanes");
+	char *text = NULL;
+	size_t length, j;
+	FILE *out = open_memstream(&text, &length);
+
+	json_array_foreach(lanes, j, lane)
+	{
+		const char *address = text_of(lane, "address");
+		const char *congestion = text_of(lane, "congestion");
+		bool is_socket = !strncmp(address, "unix:", strlen("unix:"));
+
+		if (!out)
+			break;
+		fprintf(out, "%s%s%s", j ? " " : "",
+			json_is_true(json_object_get(lane, "is_chosen")) ? "*" : "",
+			text_of(lane, "transport"));
+		if (!is_socket)
+			fprintf(out, " %s", address);
+		if (!is_socket && *congestion)
+			fprintf(out, " (%s)", congestion);
+	}
+	if (out && fclose(out) == 0)
+		table_cell(table, text);
+	else
+		table_cell(table, "");
+	free(text);
+}
+
+static void print_table(struct table *table)
+{
+	if (table)
+		table_print_folded(table, stdout, terminal_columns());
+	table_free(table);
 }
 
 /* ---- The tables */
@@ -86,45 +130,32 @@ static void print_silent(const json_t *servers)
 
 static void print_servers(const json_t *servers)
 {
+	static const char *const headings[] = {
+		"SERVER", "STATE",  ">CAPACITY", ">GRANTED", ">CLEAN", ">KEPT", ">DRAINING",
+		">DIRTY", ">SCRUB", ">HUGE",	 ">PEERS",   "PATHS",  NULL};
+	struct table *table = table_new_whole(headings);
 	const json_t *server;
 	size_t i;
 
-	printf("\n%-*s %-6s %10s %10s %10s %10s %10s %10s %12s %10s %6s  %s\n", NAME_COLUMNS,
-	       "SERVER", "STATE", "CAPACITY", "GRANTED", "CLEAN", "KEPT", "DRAINING", "DIRTY",
-	       "SCRUB", "HUGE", "PEERS", "PATHS");
+	putchar('\n');
 	json_array_foreach(servers, i, server)
 	{
-		const json_t *lane, *lanes = json_object_get(server, "lanes");
-		size_t j;
-
-		cli_print_padded(text_of(server, "name"), NAME_COLUMNS);
-		printf(" %-6s", server_state(server));
-		print_bytes(server, "capacity_bytes");
-		print_bytes(server, "granted_bytes");
-		print_bytes(server, "clean_bytes");
-		print_bytes(server, "pool_bytes");
-		print_bytes(server, "draining_bytes");
-		print_bytes(server, "dirty_bytes");
-		print_scrub_rate(server);
-		print_bytes(server, "huge_bytes");
-		printf(" %6" PRIu64 " ", number_of(server, "nr_connections"));
-		json_array_foreach(lanes, j, lane)
-		{
-			/* Mark the lanes that this machine's clients take. */
-			printf(" %s", json_is_true(json_object_get(lane, "is_chosen")) ? "*" : "");
-			cli_print(text_of(lane, "transport"));
-			if (!strncmp(text_of(lane, "address"), "unix:", strlen("unix:")))
-				continue;
-			putchar(' ');
-			cli_print(text_of(lane, "address"));
-			if (*text_of(lane, "congestion")) {
-				printf(" (");
-				cli_print(text_of(lane, "congestion"));
-				putchar(')');
-			}
-		}
-		putchar('\n');
+		if (!table)
+			break;
+		table_cell(table, text_of(server, "name"));
+		table_cell(table, server_state(server));
+		bytes_cell(table, server, "capacity_bytes");
+		bytes_cell(table, server, "granted_bytes");
+		bytes_cell(table, server, "clean_bytes");
+		bytes_cell(table, server, "pool_bytes");
+		bytes_cell(table, server, "draining_bytes");
+		bytes_cell(table, server, "dirty_bytes");
+		scrub_rate_cell(table, server);
+		bytes_cell(table, server, "huge_bytes");
+		number_cell(table, server, "nr_connections");
+		paths_cell(table, server);
 	}
+	print_table(table);
 	print_silent(servers);
 	if (!json_array_size(servers))
 		printf("(none: start one with 'afard --role server')\n");
@@ -140,21 +171,25 @@ static void print_stores(const json_t *stores)
 
 static void print_namespaces(const json_t *namespaces)
 {
+	static const char *const headings[] = {"NAMESPACE",  "TIER",	 ">STRIPE", ">RESERVED",
+					       ">ALLOCATED", ">REGIONS", NULL};
+	struct table *table = table_new_whole(headings);
 	const json_t *ns;
 	size_t i;
 
-	printf("\n%-*s %-5s %10s %10s %10s %8s\n", NAME_COLUMNS, "NAMESPACE", "TIER", "STRIPE",
-	       "RESERVED", "ALLOCATED", "REGIONS");
+	putchar('\n');
 	json_array_foreach(namespaces, i, ns)
 	{
-		cli_print_padded(text_of(ns, "name"), NAME_COLUMNS);
-		putchar(' ');
-		cli_print_padded(text_of(ns, "tier"), 5);
-		print_bytes(ns, "stripe_bytes");
-		print_bytes(ns, "reserved_bytes");
-		print_bytes(ns, "allocated_bytes");
-		printf(" %8" PRIu64 "\n", number_of(ns, "nr_regions"));
+		if (!table)
+			break;
+		table_cell(table, text_of(ns, "name"));
+		table_cell(table, text_of(ns, "tier"));
+		bytes_cell(table, ns, "stripe_bytes");
+		bytes_cell(table, ns, "reserved_bytes");
+		bytes_cell(table, ns, "allocated_bytes");
+		number_cell(table, ns, "nr_regions");
 	}
+	print_table(table);
 	if (!json_array_size(namespaces))
 		printf("(none: make one with 'afar ns create NAME')\n");
 }
@@ -168,19 +203,23 @@ static const char *session_state(const json_t *session)
 
 static void print_sessions(const json_t *sessions)
 {
+	static const char *const headings[] = {"SESSION", "STATE", ">REGIONS OPEN", "PRINCIPAL",
+					       NULL};
+	struct table *table = table_new_whole(headings);
 	const json_t *session;
 	size_t i;
 
-	printf("\n%-*s %-9s %12s  %s\n", CLIENT_COLUMNS, "SESSION", "STATE", "REGIONS OPEN",
-	       "PRINCIPAL");
+	putchar('\n');
 	json_array_foreach(sessions, i, session)
 	{
-		cli_print_padded(text_of(session, "client"), CLIENT_COLUMNS);
-		printf(" %-9s %12" PRIu64 "  ", session_state(session),
-		       number_of(session, "nr_references"));
-		cli_print(text_of(session, "principal"));
-		putchar('\n');
+		if (!table)
+			break;
+		table_cell(table, text_of(session, "client"));
+		table_cell(table, session_state(session));
+		number_cell(table, session, "nr_references");
+		table_cell(table, text_of(session, "principal"));
 	}
+	print_table(table);
 }
 
 static void print_newer(const json_t *newer)

@@ -245,8 +245,9 @@ static int free_orphans(struct cli *cli, const char *text, bool is_sure)
 	if (ret)
 		return ret;
 	if (store.nr_orphans == 0 || !is_sure) {
-		printf("store %016" PRIx64 " has %" PRIu64 " orphans, %s\n", store.number,
-		       store.nr_orphans, size_text(store.orphan_bytes, bytes));
+		printf("store %016" PRIx64 " has %" PRIu64 " orphan%s, %s\n", store.number,
+		       store.nr_orphans, cli_plural((int64_t)store.nr_orphans),
+		       size_text(store.orphan_bytes, bytes));
 		fflush(stdout);
 	}
 	if (store.nr_orphans == 0)
@@ -259,8 +260,8 @@ static int free_orphans(struct cli *cli, const char *text, bool is_sure)
 	ret = afar_store_free_orphans(cli->session, store.number, &freed);
 	if (ret)
 		return cli_fail_last(ret);
-	printf("freed %" PRIu64 " orphans of store %016" PRIx64 ", %s\n", store.nr_orphans,
-	       store.number, size_text(freed, bytes));
+	printf("freed %" PRIu64 " orphan%s of store %016" PRIx64 ", %s\n", store.nr_orphans,
+	       cli_plural((int64_t)store.nr_orphans), store.number, size_text(freed, bytes));
 	return 0;
 }
 

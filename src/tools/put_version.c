@@ -232,9 +232,9 @@ static void say_done(const struct job *job, uint64_t started_ns)
 	const uint64_t nr = (job->source->length - 1) / job->unit + 1;
 
 	cli_print(job->target->text);
-	printf(": version %" PRIu64 ", %" PRIu64 " of %" PRIu64 " units are new; %.3f s in all\n",
-	       afar_region_version(job->region), job->nr_changed, nr,
-	       (double)(clock_ns() - started_ns) / 1e9);
+	printf(": version %" PRIu64 ", %" PRIu64 " of %" PRIu64 " unit%s %s new; %.3f s in all\n",
+	       afar_region_version(job->region), job->nr_changed, nr, cli_plural((int64_t)nr),
+	       nr == 1 ? "is" : "are", (double)(clock_ns() - started_ns) / 1e9);
 }
 
 int put_version(struct cli *cli, const struct region_name *target,

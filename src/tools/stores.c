@@ -7,12 +7,11 @@
 #include <string.h>
 
 #include "cli.h"
+#include "table.h"
+#include "terminal.h"
 
-#define NUMBER_COLUMNS 16
-#define NAME_COLUMNS   16
-#define HEALTH_COLUMNS 16
-#define HEALTH_MAX     256
-#define SILENT_MS      15000 /* a server reports every 10 s */
+#define HEALTH_MAX 256
+#define SILENT_MS  15000 /* a server reports every 10 s */
 
 static uint64_t number_of(const json_t *store, const char *name)
 {
@@ -26,14 +25,14 @@ static const char *text_of(const json_t *store, const char *name, const char *ot
 	return text ? text : otherwise;
 }
 
-/* A column of bytes; "-" for what nobody knows while the store is away. */
-static void print_bytes(const json_t *store, const char *name)
+/* A cell of bytes; "-" for what nobody knows while the store is away. */
+static void bytes_cell(struct table *table, const json_t *store, const char *name)
 {
 	char text[SIZE_TEXT_MAX] = "-";
 
 	if (json_is_integer(json_object_get(store, name)))
 		size_text(number_of(store, name), text);
-	printf(" %10s", text);
+	table_cell(table, text);
 }
 
 /* ---- Health */
@@ -93,12 +92,14 @@ static void describe_health(const json_t *store, char health[HEALTH_MAX])
 		append(health, part);
 	}
 	if (number_of(store, "nr_errors") != 0) {
-		snprintf(part, sizeof(part), "%" PRIu64 " errors", number_of(store, "nr_errors"));
+		snprintf(part, sizeof(part), "%" PRIu64 " error%s", number_of(store, "nr_errors"),
+			 cli_plural((int64_t)number_of(store, "nr_errors")));
 		append(health, part);
 	}
 	if (number_of(store, "nr_orphans") != 0) {
-		snprintf(part, sizeof(part), "%" PRIu64 " orphans (%s)",
+		snprintf(part, sizeof(part), "%" PRIu64 " orphan%s (%s)",
 			 number_of(store, "nr_orphans"),
+			 cli_plural((int64_t)number_of(store, "nr_orphans")),
 			 size_text(number_of(store, "orphan_bytes"), bytes));
 		append(health, part);
 	}
@@ -108,31 +109,32 @@ static void describe_health(const json_t *store, char health[HEALTH_MAX])
 
 /* ---- The table */
 
-static void print_store(const json_t *store)
+static void add_store(struct table *table, const json_t *store)
 {
 	char health[HEALTH_MAX];
 
-	cli_print_padded(text_of(store, "store", ""), NUMBER_COLUMNS);
-	putchar(' ');
-	cli_print_padded(text_of(store, "server_name", "-"), NAME_COLUMNS);
-	print_bytes(store, "capacity_bytes");
-	print_bytes(store, "granted_bytes");
-	print_bytes(store, "used_bytes");
-	print_bytes(store, "map_bytes");
-	printf("  ");
+	table_cell(table, text_of(store, "store", ""));
+	table_cell(table, text_of(store, "server_name", "-"));
+	bytes_cell(table, store, "capacity_bytes");
+	bytes_cell(table, store, "granted_bytes");
+	bytes_cell(table, store, "used_bytes");
+	bytes_cell(table, store, "map_bytes");
 	describe_health(store, health);
-	cli_print_padded(health, HEALTH_COLUMNS);
-	printf("  ");
-	cli_print(text_of(store, "path", "-"));
-	putchar('\n');
+	table_cell(table, health);
+	table_cell(table, text_of(store, "path", "-"));
 }
 
 void stores_print(const json_t *stores)
 {
+	static const char *const headings[] = {"STORE", "ON",	  ">SIZE", ">GRANTED", ">USED",
+					       ">MAP",	"HEALTH", "PATH",  NULL};
+	struct table *table = table_new_whole(headings);
 	const json_t *store;
 	size_t i;
 
-	printf("%-*s %-*s %10s %10s %10s %10s  %-*s  %s\n", NUMBER_COLUMNS, "STORE", NAME_COLUMNS,
-	       "ON", "SIZE", "GRANTED", "USED", "MAP", HEALTH_COLUMNS, "HEALTH", "PATH");
-	json_array_foreach(stores, i, store) print_store(store);
+	if (!table)
+		return;
+	json_array_foreach(stores, i, store) add_store(table, store);
+	table_print_folded(table, stdout, terminal_columns());
+	table_free(table);
 }

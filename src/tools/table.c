@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tables; see table.h. Called by `afar top`. */
+/* Tables; see table.h. Called by `afar top`, `afar status` and `afar store ls`. */
 #include "table.h"
 
 #include <stdbool.h>
@@ -18,18 +18,22 @@ struct cell {
 
 struct table {
 	size_t nr_columns;
+	size_t cell_max; /* columns of a cell */
+	size_t gap;
 	bool is_right[TABLE_COLUMNS_MAX];
 	size_t width[TABLE_COLUMNS_MAX];
 	struct cell *cells; /* the headings first */
 	size_t nr_cells, room;
 };
 
-struct table *table_new(const char *const headings[])
+static struct table *new_table(const char *const headings[], size_t cell_max, size_t gap)
 {
 	struct table *table = calloc(1, sizeof(*table));
 
 	if (!table)
 		return NULL;
+	table->cell_max = cell_max;
+	table->gap = gap;
 	while (headings[table->nr_columns] && table->nr_columns < TABLE_COLUMNS_MAX) {
 		table->is_right[table->nr_columns] = *headings[table->nr_columns] == '>';
 		table->nr_columns++;
@@ -37,6 +41,16 @@ struct table *table_new(const char *const headings[])
 	for (size_t i = 0; i < table->nr_columns; i++)
 		table_cell(table, headings[i] + table->is_right[i]);
 	return table;
+}
+
+struct table *table_new(const char *const headings[])
+{
+	return new_table(headings, TABLE_CELL_MAX, GAP);
+}
+
+struct table *table_new_whole(const char *const headings[])
+{
+	return new_table(headings, SIZE_MAX, 1);
 }
 
 void table_free(struct table *table)
@@ -72,9 +86,9 @@ void table_cell(struct table *table, const char *text)
 	if (!grow(table))
 		return;
 	cell.text = cli_printable(text, &cell.columns);
-	if (cell.text && cell.columns > TABLE_CELL_MAX) {
-		cell.text[cli_printable_fit(cell.text, TABLE_CELL_MAX - 1)] = '\0';
-		cell.columns = TABLE_CELL_MAX;
+	if (cell.text && cell.columns > table->cell_max) {
+		cell.text[cli_printable_fit(cell.text, table->cell_max - 1)] = '\0';
+		cell.columns = table->cell_max;
 	}
 	if (cell.columns > table->width[column])
 		table->width[column] = cell.columns;
@@ -98,15 +112,17 @@ static void print_text(FILE *out, const struct cell *cell, size_t *left)
 	*left -= cell->columns < *left ? cell->columns : *left;
 }
 
-static void print_row(const struct table *table, size_t row, FILE *out, size_t columns)
+/* Prints the first cell of a row, and those from `first` up to `behind`. */
+static void print_cells(const struct table *table, size_t row, size_t first, size_t behind,
+			FILE *out, size_t columns)
 {
 	size_t left = columns ? columns : SIZE_MAX;
 
-	for (size_t i = 0; i < table->nr_columns; i++) {
+	for (size_t i = 0; i < behind; i = i == 0 ? first : i + 1) {
 		size_t at = row * table->nr_columns + i;
 		struct cell cell = at < table->nr_cells ? table->cells[at] : (struct cell){0};
 		size_t padding = table->width[i] - cell.columns;
-		bool is_last = i + 1 == table->nr_columns;
+		bool is_last = i + 1 == behind;
 
 		if (table->is_right[i])
 			print_spaces(out, padding, &left);
@@ -114,20 +130,48 @@ static void print_row(const struct table *table, size_t row, FILE *out, size_t c
 		if (!table->is_right[i] && !is_last)
 			print_spaces(out, padding, &left);
 		if (!is_last)
-			print_spaces(out, GAP, &left);
+			print_spaces(out, table->gap, &left);
 	}
 	fputc('\n', out);
 }
 
+static size_t count_rows(const struct table *table)
+{
+	return (table->nr_cells + table->nr_columns - 1) / table->nr_columns;
+}
+
+/* Returns behind which column a line that goes on with `first` ends. */
+static size_t fold_at(const struct table *table, size_t first, size_t columns)
+{
+	size_t width = table->width[0], i = first;
+
+	do
+		width += table->gap + table->width[i++];
+	while (i < table->nr_columns &&
+	       (!columns || width + table->gap + table->width[i] <= columns));
+	return i;
+}
+
+void table_print_folded(const struct table *table, FILE *out, size_t columns)
+{
+	size_t nr_rows = count_rows(table), behind;
+
+	for (size_t first = 1; first < table->nr_columns; first = behind) {
+		behind = fold_at(table, first, columns);
+		for (size_t row = 0; row < nr_rows; row++)
+			print_cells(table, row, first, behind, out, 0);
+	}
+}
+
 size_t table_print(const struct table *table, FILE *out, size_t lines, size_t columns)
 {
-	size_t nr_rows = (table->nr_cells + table->nr_columns - 1) / table->nr_columns;
+	size_t nr_rows = count_rows(table);
 	size_t nr_shown = nr_rows;
 
 	if (lines && nr_rows > lines)
 		nr_shown = lines - 1;
 	for (size_t row = 0; row < nr_shown; row++)
-		print_row(table, row, out, columns);
+		print_cells(table, row, 1, table->nr_columns, out, columns);
 	if (nr_shown == nr_rows)
 		return nr_rows;
 	fprintf(out, "(%zu more)\n", nr_rows - nr_shown);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A table for a person: cells row by row, each column as wide as it needs, and every line cut at
- * the terminal's edge. The text of cells may come from anybody, so it is made printable.
+ * A table for a person: cells row by row, each column as wide as it needs. Lines are cut at the terminal's edge, or the
+ * table is folded. The text of cells may come from anybody, so it is made printable.
  */
 #ifndef TOOLS_TABLE_H
 #define TOOLS_TABLE_H
@@ -17,6 +17,8 @@ struct table;
 /* Makes a table. The headings end with NULL; one that begins with '>' makes its column flush right.
  * NULL: no memory. */
 struct table *table_new(const char *const headings[]);
+/* Makes one for table_print_folded(), whose cells are never cut. */
+struct table *table_new_whole(const char *const headings[]);
 void table_free(struct table *table);
 
 /* Fills the next cell. After the last one of a row, the next row begins. Without memory the cell is
@@ -28,5 +30,9 @@ void table_cell(struct table *table, const char *text);
  * as it takes). The last line says how many rows did not fit. Returns the number of lines.
  */
 size_t table_print(const struct table *table, FILE *out, size_t lines, size_t columns);
+
+/* Prints all of it: what does not fit into so many columns (0: there is no limit) is a table below, of which each row begins
+ * with the row's first cell, too. */
+void table_print_folded(const struct table *table, FILE *out, size_t columns);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The terminal; see terminal.h. Owns its settings while it has it. Called by `afar top`. */
+/* The terminal; see terminal.h. Owns its settings while it has it. Called by `afar top`; tables are as wide as it is. */
 #include "terminal.h"
 
 #include <poll.h>
@@ -124,6 +124,15 @@ void terminal_size(size_t *lines, size_t *columns)
 		*lines = size.ws_row;
 		*columns = size.ws_col;
 	}
+}
+
+size_t terminal_columns(void)
+{
+	size_t lines, columns = 0;
+
+	if (terminal_is_there())
+		terminal_size(&lines, &columns);
+	return columns;
 }
 
 void terminal_show(const char *text)

@@ -25,6 +25,8 @@ void terminal_begin(bool is_screen);
 /* Gives the terminal back as it was. */
 void terminal_end(void);
 
+/* Returns how many columns standard output has; 0: no limit, because it is no terminal. */
+size_t terminal_columns(void);
 /* Gives its present size; 24 by 80 if that is unknown. */
 void terminal_size(size_t *lines, size_t *columns);
 /* Shows `text`, whose lines must fit, in place of the last one. */

@@ -11,3 +11,12 @@ for run in first second; do
 	"$AFAR" region get demo:greeting - | head -c 5 >greeting
 	[ "$(cat greeting)" = hello ] || fail "afar(7), $run run: $(cat greeting)"
 done
+
+# They are installed, with the documentation that speaks of them.
+if [ -n "${MESON_BUILD_ROOT:-}" ] && command -v meson >/dev/null; then
+	meson introspect --installed "$MESON_BUILD_ROOT" | python3 -c '
+import json, sys
+installed = json.load(sys.stdin).values()
+for name in ("README.md", "docs/files.md", "docs/pictures", "examples/hello.c", "examples/queue.c"):
+    assert any(path.endswith("/share/doc/afar/" + name) for path in installed), name' || fail "not all is installed"
+fi

@@ -217,7 +217,12 @@ end_mount few
 
 # ---- What is refused
 
-refused 1 "nowhere" "$AFAR" mount nowhere place
+refused 1 "open file system 'nowhere': there is none; see 'afar fs ls'" "$AFAR" mount nowhere place
+refused 2 "'10.99.0.1:' is no file system's name; .* is afar://HOST/FS" "$MOUNT_AFAR" 10.99.0.1:/f place
+(
+	unset AFAR_CLUSTER
+	refused 1 'no cluster is named, .*; write afar://HOST/f, or set AFAR_CLUSTER' "$MOUNT_AFAR" f place
+)
 refused 1 'there is no such directory; make it: mkdir' "$AFAR" mount f no-such-place
 refused 1 'it is no directory' "$AFAR" mount f own.key
 touch place/occupied
@@ -240,7 +245,7 @@ refused 2 'too few arguments' "$AFAR" mount f
 refused 2 '-o needs a value' "$AFAR" mount f place -o
 refused 2 'too few arguments' "$MOUNT_AFAR" f
 refused 2 'unmount it, and mount it anew' "$MOUNT_AFAR" f place -o remount,ro
-refused 1 'key' "$AFAR" mount f place --key /nowhere/key
+refused 1 "key file '/nowhere/key': does not exist; check its name" "$AFAR" mount f place --key /nowhere/key
 "$MOUNT_AFAR" --help | grep -q 'nobody can write through it' || fail "help"
 
 still_works

@@ -13,7 +13,16 @@ TMPDIR=$PWD/tmp QUICKSTART_FOLDER=$PWD/input QUICKSTART_REPETITIONS=1 \
 grep -q 'SHA-256' quickstart.out || fail "$(cat quickstart.out)"
 grep -q 'on flash .* compared' quickstart.out || fail "$(cat quickstart.out)"
 grep -q 'in memory .* lost' quickstart.out || fail "$(cat quickstart.out)"
-[ "$(wc -l <quickstart.out)" -le 40 ] || fail "too much to read: $(cat quickstart.out)"
+[ "$(wc -l <quickstart.out)" -le 56 ] || fail "too much to read: $(cat quickstart.out)"
+! grep -n '.\{81\}' quickstart.out || fail "lines of more than 80 columns"
+# Where nobody sees a line grow, what takes a while is said once. Memory's path is compared with memory.
+grep -q '^Putting it there .* …$' quickstart.out || fail "nothing is said while it works: $(cat quickstart.out)"
+sed -n '/^For comparison/,/^$/p' quickstart.out >compared
+grep -q '^  memory copy, ' compared || fail "compared with: $(cat compared)"
+! grep -Eq 'TCP|libfabric' compared || fail "compared with: $(cat compared)"
+# What flash, a disk and files do is said, too.
+grep -Eq '^ +[0-9.]+ GB/s there, durable; [0-9.]+ GB/s back$' quickstart.out || fail "$(cat quickstart.out)"
+grep -Eq '^ +[0-9]+ files/s there, [0-9]+ files/s back$' quickstart.out || fail "$(cat quickstart.out)"
 grep -q 'Sorted 200000 records .* in ' quickstart.out || fail "$(cat quickstart.out)"
 [ ! -s quickstart.err ] || fail "it complained: $(cat quickstart.err)"
 [ -z "$(ls tmp)" ] || fail "left behind: $(ls tmp)"

@@ -35,7 +35,7 @@ same in out
 eventually sh -c '"$AFAR" status | grep -Eq "^two +down "'
 refused 1 'striped|a' "$AFAR" region stat striped:a
 # What lay on the dead server is gone, and can be removed or put again.
-refused 1 '' "$AFAR" region get striped:old out
+refused 1 'reach server two: it is down, for [0-9]+ s; start it again' "$AFAR" region get striped:old out
 "$AFAR" region stat striped:old >/dev/null
 "$AFAR" region put in striped:old --replace >/dev/null
 "$AFAR" region get striped:old out >/dev/null

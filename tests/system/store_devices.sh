@@ -95,10 +95,10 @@ eventually is_used
 # ---- Not removed while it is used
 
 refused 1 'operator' "$AFAR" --key bob store rm "$number"
-refused 1 "2 regions are on it: 'wide:first', 'wide:second'; copy" "$AFAR" store rm "$number"
+refused 1 "it holds region 'wide:first', region 'wide:second'; copy" "$AFAR" store rm "$number"
 "$AFAR" region rm wide:first
 "$AFAR" region rm wide:second
-refused 1 "MiB on it are reserved, for 'wide'; 'afar ns release'" "$AFAR" store rm "$number"
+refused 1 "MiB on it are reserved, for namespace 'wide'; 'afar ns release'" "$AFAR" store rm "$number"
 refused 1 'there is none' "$AFAR" store rm 0000000000000001
 "$AFAR" ns rm wide
 eventually "$AFAR" store rm "$number"
@@ -144,7 +144,7 @@ fi
 stop_daemon two
 is_away() { [ "$(stores 'stores["disk"]["state"]')" = away ]; }
 eventually is_away
-refused 1 "1 regions are on it: 'moved:a'" "$AFAR" store rm "$number"
+refused 1 "it holds region 'moved:a'; copy" "$AFAR" store rm "$number"
 "$AFAR" store add one "$PWD/disk" >/dev/null
 "$AFAR" region get moved:a out >/dev/null
 same in out

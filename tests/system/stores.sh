@@ -169,7 +169,7 @@ same small out
 # A device that is found again is let in; what is on it is kept, and nobody's.
 start_flash one
 has_orphans() {
-	"$AFAR" store ls | grep -Eq "^$number one .* [1-9][0-9]* orphans \([0-9.]+ MiB\)"
+	"$AFAR" store ls | grep -Eq "^$number one .* [1-9][0-9]* orphans? \([0-9.]+ MiB\)"
 }
 eventually has_orphans
 "$AFAR" region put in wide:a >/dev/null
@@ -182,7 +182,7 @@ refused 1 'operator' "$AFAR" --key bob store free-orphans "$number" --yes
 status=0
 "$AFAR" store free-orphans "$number" >said.out 2>said.err || status=$?
 [ "$status" -eq 1 ] || fail "free-orphans without --yes ended with $status"
-grep -Eq "^store $number has [1-9][0-9]* orphans, [0-9.]+ MiB" said.out || fail "it says: $(cat said.out)"
+grep -Eq "^store $number has [1-9][0-9]* orphans?, [0-9.]+ MiB" said.out || fail "it says: $(cat said.out)"
 grep -q 'nothing is done yet.*--yes' said.err || fail "it says: $(cat said.err)"
 has_orphans || fail "free-orphans without --yes did something"
 

@@ -16,6 +16,7 @@
 
 #define U	   FILE_UNIT
 #define POOL_UNITS ((uint64_t)1000)
+#define UNITS_MAX  (FILE_BYTES_MAX / FILE_UNIT)
 #define NR_UNITS   64U /* of the file of random changes */
 #define NR_CHANGES 20000U
 
@@ -136,6 +137,9 @@ static void test_what_is_wrong(void **state)
 		{{UINT64_MAX, 5, 2}, 3, -AFAR_EMALFORMED},
 		{{1, UINT64_MAX, 2}, 3, -AFAR_EMALFORMED},
 		{{1, 5, UINT64_MAX}, 3, -AFAR_EMALFORMED},
+		{{UNITS_MAX - 2, 5, 2}, 3, 0},
+		{{UNITS_MAX - 1, 5, 2}, 3, -AFAR_EMALFORMED},
+		{{UNITS_MAX, 5, 1}, 3, -AFAR_EMALFORMED},
 		{{1, 5, 2, 2, 8, 1}, 6, -AFAR_EMALFORMED},
 		{{4, 5, 2, 2, 8, 1}, 6, -AFAR_EMALFORMED},
 		{{1, POOL_UNITS, 1}, 3, -ERANGE},

@@ -228,7 +228,8 @@ static void test_removed_when_it_is_not_used(void **state)
 	client_open_as(&fixture, &bob, "bob");
 	EXPECT(&bob, ask_store_remove(number), -EACCES);
 	EXPECT(&client, ask_store_remove(99), -ENOENT);
-	expect_said(&client, ask_store_remove(number), -EBUSY, "8 MiB on it are reserved, for 'a'");
+	expect_said(&client, ask_store_remove(number), -EBUSY,
+		    "8 MiB on it are reserved, for namespace 'a'");
 	for (unsigned i = 0; i < 5; i++) {
 		char name[2] = {(char)('r' + i), '\0'};
 
@@ -237,7 +238,7 @@ static void test_removed_when_it_is_not_used(void **state)
 		drop(reply);
 	}
 	expect_said(&client, ask_store_remove(number), -EBUSY,
-		    "5 regions are on it: 'a:r', 'a:s', 'a:t' and more");
+		    "it holds region 'a:r', region 'a:s', region 'a:t', and 2 more; copy");
 	EXPECT(&client, ask_delete("a", true), 0);
 	fixture_pump(&fixture);
 	assert_int_equal(device(0)->granted, 0);

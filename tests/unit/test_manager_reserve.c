@@ -287,6 +287,7 @@ static void test_reserve_tells_who_does_not_answer(void **state)
 	assert_non_null(first);
 	assert_int_equal(first->status, -ETIMEDOUT);
 	assert_non_null(strstr(first->message, "server 'server-1' at 127.0.0.1:7501 did not"));
+	assert_non_null(strstr(first->message, "in 3 s; 8 of 12 MiB are granted so far"));
 	assert_non_null(strstr(first->message, "outcome unknown"));
 	assert_null(strstr(first->message, "more"));
 	assert_true(core_next_run(fixture.core) > fixture.now); /* nobody spins for it */

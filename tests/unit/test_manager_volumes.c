@@ -145,7 +145,7 @@ static void test_unfinished_until_said(void **state)
 	expect_said(&client, ask_volume_alloc(number, UINT64_MAX), -EINVAL, "a multiple of 4096");
 	expect_said(&client, ask_volume_alloc(number, -(uint64_t)BLOCK), -EINVAL, "address space");
 	info = must_open(&client, ask_volume_alloc(number, MIB), &made);
-	expect_said(&client, ask_volume_alloc(number, MIB), -EINVAL, "has one already");
+	expect_said(&client, ask_volume_alloc(number, MIB), -EINVAL, "it is a volume");
 	for (uint32_t mode = VOLUME_EXCLUSIVE; mode <= VOLUME_READ_ONLY; mode++) {
 		expect_said(&other, ask_volume_open(number, mode), -ENOENT, "has not finished");
 		expect_said(&client, ask_volume_open(number, mode), -ENOENT, "has not finished");
@@ -207,12 +207,12 @@ static void test_volumes_are_no_namespaces(void **state)
 	expect_said(&client, ask_create("v", 0, 0), -EEXIST, "it exists, as a volume");
 
 	/* A volume, as if it were none. */
-	expect_said(&client, ask_alloc(vol, "r", MIB, false), -EINVAL, "has one already");
+	expect_said(&client, ask_alloc(vol, "r", MIB, false), -EINVAL, "it is a volume");
 	expect_said(&client, ask_open(vol, "", info.address), -EINVAL, "it is a volume");
 	expect_said(&client, ask_delete("v", true), -EINVAL, "it is a volume");
-	expect_said(&client, ask_free(&info), -EINVAL, "it is the volume 'v'; delete that");
+	expect_said(&client, ask_free(&info), -EINVAL, "all of the volume 'v'");
 	info.generation = 0;
-	expect_said(&client, ask_free(&info), -EINVAL, "it is the volume 'v'; delete that");
+	expect_said(&client, ask_free(&info), -EINVAL, "all of the volume 'v'");
 
 	/* None, as if it were a volume. */
 	expect_said(&client, ask_volume_alloc(plain, MIB), -EINVAL, "no volume");
@@ -631,7 +631,7 @@ static void test_open_waits_until_its_time_is_over(void **state)
 	send_open(&third, &later);
 	fixture_advance(&fixture,
 			1000); /* somewhat before its time is over, so that it hears why */
-	expect_answer(reply, -EBUSY, "it has ended, and a server has not yet closed");
+	expect_answer(reply, -EBUSY, "closes its connections within seconds");
 	assert_null(later);
 	make_silent(false);
 	fixture_pump(&fixture);

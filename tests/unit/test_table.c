@@ -124,10 +124,47 @@ static void test_wide_characters(void **state)
 	setlocale(LC_CTYPE, "C");
 }
 
+/* All is shown, however narrow: what does not fit is below, beside what it belongs to. */
+static void test_folding(void **state)
+{
+	static const char *const headings[] = {"NAME", ">SIZE", "STATE", "PATH", NULL};
+	static const struct {
+		size_t columns;
+		const char *wanted;
+	} cases[] = {
+		{0, "NAME SIZE STATE PATH\na      17 up    /x/y\n"},
+		{20, "NAME SIZE STATE PATH\na      17 up    /x/y\n"},
+		{19, "NAME SIZE STATE\na      17 up\nNAME PATH\na    /x/y\n"},
+		{10, "NAME SIZE\na      17\nNAME STATE\na    up\nNAME PATH\na    /x/y\n"},
+		{1, "NAME SIZE\na      17\nNAME STATE\na    up\nNAME PATH\na    /x/y\n"},
+	};
+	struct table *table = table_new_whole(headings);
+
+	(void)state;
+	assert_non_null(table);
+	table_cell(table, "a");
+	table_cell(table, "17");
+	table_cell(table, "up");
+	table_cell(table, "/x/y");
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		char *text = NULL;
+		size_t size;
+		FILE *out = open_memstream(&text, &size);
+
+		assert_non_null(out);
+		table_print_folded(table, out, cases[i].columns);
+		fclose(out);
+		assert_string_equal(text, cases[i].wanted);
+		free(text);
+	}
+	table_free(table);
+}
+
 TEST_GROUP(table)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_columns),
+		cmocka_unit_test(test_folding),
 		cmocka_unit_test(test_hostile_cells),
 		cmocka_unit_test(test_wide_characters),
 	};

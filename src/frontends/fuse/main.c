@@ -59,6 +59,10 @@ static int open_all(struct mount *mount)
 	struct afar_fs_stat stat = {.size = sizeof(stat)};
 	int ret = session_begin(mount);
 
+	if (ret == -EDESTADDRREQ)
+		return say_failed("%s: no cluster is named, and none runs on this machine; write "
+				  "afar://HOST/%s, or set AFAR_CLUSTER",
+				  mount->options->asked, mount->options->fs);
 	if (!ret)
 		ret = afar_fs_stat(mount->fs, &stat);
 	if (ret)

@@ -207,6 +207,10 @@ static int read_source(const struct texts *texts, struct mount_options *out)
 	}
 	if (ret)
 		return ret;
+	if (strchr(out->fs, ':'))
+		return say_misuse("%s: '%.255s' is no file system's name; a file system on another "
+				  "machine is afar://HOST/FS",
+				  out->asked, out->fs);
 	if (!*out->fs)
 		return say_misuse("%s: it names no file system; give FS, or afar://HOST/FS",
 				  out->asked);

@@ -9,11 +9,21 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "gone.h"
 #include "say.h"
 
 #define PAUSE_MS 1000
+
+/* Returns whether nobody has named a cluster, and none is announced in the working directory. */
+static bool is_nowhere(const struct mount *mount)
+{
+	const char *environment = getenv("AFAR_CLUSTER");
+
+	return !mount->cluster && !mount->options->cluster && !(environment && *environment) &&
+	       access("./afar-data/cluster", F_OK) != 0;
+}
 
 static int open_session(struct mount *mount)
 {
@@ -25,8 +35,10 @@ static int open_session(struct mount *mount)
 		.path = options->path,
 	};
 
-	return afar_session_open(mount->cluster ? mount->cluster : options->cluster,
-				 &session_options, &mount->session);
+	int ret = afar_session_open(mount->cluster ? mount->cluster : options->cluster,
+				    &session_options, &mount->session);
+
+	return (ret == -ENOENT || ret == -AFAR_EMANAGER) && is_nowhere(mount) ? -EDESTADDRREQ : ret;
 }
 
 static int open_fs(struct mount *mount)

@@ -6,6 +6,7 @@
 #include <afar/afar.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "manager/files/table.h"
 #include "manager/principals.h"
 #include "manager/regions.h"
@@ -22,9 +23,10 @@ int limits_check_inodes(const struct fs *fs)
 	if (limits_allow_inode(fs))
 		return 0;
 	return error_fail(-EDQUOT,
-			  "make a file in file system '%s': it has the %llu files and directories "
-			  "that it may have; remove some, or see 'afar fs set --max-files'",
-			  fs_namespace(fs)->name, (unsigned long long)fs->max_inodes);
+			  "make a file in file system '%s': it may have %llu file%s and "
+			  "director%s, and has them; remove some, or see 'afar fs set --max-files'",
+			  fs_namespace(fs)->name, (unsigned long long)fs->max_inodes,
+			  text_plural(fs->max_inodes), fs->max_inodes == 1 ? "y" : "ies");
 }
 
 uint64_t limits_room(const struct fs *fs)

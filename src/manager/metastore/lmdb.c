@@ -85,8 +85,16 @@ static int fail(const struct lmdb_store *store, const char *asked, int ret)
 				  "regions or namespaces, or raise the limit",
 				  asked, store->folder.path, store->size_max >> 20);
 	if (ret == ENOSPC)
-		return error_fail(code, "%s in the store %s: the disk is full; make room on it",
+		return error_fail(code,
+				  "%s in the manager's store %s: its disk is full; make room on it",
 				  asked, store->folder.path);
+	if (ret == ENOMEM)
+		return error_fail(
+			code,
+			"%s in the manager's store %s: there is no memory, or no room in "
+			"the address space for its map of up to %zu MiB; raise that limit "
+			"(ulimit -v)",
+			asked, store->folder.path, store->size_max >> 20);
 	if (ret == MDB_PANIC)
 		return error_fail(code,
 				  "%s in the store %s: an earlier write failed; mend the disk and "

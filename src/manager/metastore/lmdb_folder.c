@@ -88,6 +88,8 @@ ssize_t lmdb_folder_heads(const struct lmdb_folder *folder, uint8_t heads[REDO_H
 		return error_fail(-errno, "read the store %s: data.mdb: %m; check the disk",
 				  folder->path);
 	length = pages_heads_length(heads, (size_t)n);
+	explicit_bzero(heads + length,
+		       (size_t)n - length); /* pages behind the heads: they have secrets */
 	if (length != 0)
 		return (ssize_t)length;
 	return error_fail(-EBADMSG,

@@ -442,6 +442,8 @@ int pages_walk(int fd, const void *heads, size_t length, const struct pages_visi
 		ret = error_code(-ENOMEM);
 	}
 	free(walk.taken);
+	if (pages)
+		explicit_bzero(pages, DEPTH_MAX * walk.page_bytes); /* they have secrets */
 	free(pages);
 	free(walk.overflow);
 	return ret;

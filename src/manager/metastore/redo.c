@@ -74,7 +74,8 @@ struct redo_log {
 static int fail(const struct redo_log *log, const char *asked, int ret)
 {
 	if (ret == -ENOSPC)
-		return error_fail(ret, "%s the redo log %s: the disk is full; make room on it",
+		return error_fail(ret,
+				  "%s the manager's redo log %s: its disk is full; make room on it",
 				  asked, log->path);
 	return error_fail(ret, "%s the redo log %s: %s; check the disk", asked, log->path,
 			  strerror(-ret));
@@ -381,6 +382,7 @@ int redo_append(struct redo_log *log, const struct meta_put *puts, size_t nr_put
 	blocks = round_up(at);
 	memset(log->buffer + at, 0, blocks - at);
 	ret = write_at(log->fd, log->buffer, blocks, RECORDS_START + log->end);
+	explicit_bzero(log->buffer, blocks); /* it may have had secrets */
 	if (ret < 0) {
 		/* It may be there all the same. */
 		log->is_broken = write_nothing(log, log->end) < 0;
@@ -485,5 +487,7 @@ int redo_replay(struct redo_log *log,
 		log->end += round_up(sizeof(record) + record.length);
 		log->nr_records++;
 	}
-	return is_record_missing(log) ? fail_damaged(log) : 0;
+	ret = is_record_missing(log) ? fail_damaged(log) : 0;
+	explicit_bzero(log->buffer, RECORDS_BYTES);
+	return ret;
 }

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who may ask the manager for what; see callers.h. requests.c asks here, of each request. */
+#include "manager/callers.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "manager/principals.h"
+
+#define ASKED_MAX 160
+
+/* Names a server in `out`, if there is one of this number. */
+static const char *server_name(const struct core *core, uint64_t number)
+{
+	const struct server *server = state_server(core->state, number);
+
+	return server ? server->name : "?";
+}
+
+/* Says what is asked for, of that which only operators may. */
+static void describe(const struct core *core, const Afar__Request *request, char out[ASKED_MAX])
+{
+	switch (request->call_case) {
+	case AFAR__REQUEST__CALL_KEY_ADD:
+		snprintf(out, ASKED_MAX, "add key '%.64s'", request->key_add->name);
+		break;
+	case AFAR__REQUEST__CALL_KEY_LIST:
+		snprintf(out, ASKED_MAX, "list keys");
+		break;
+	case AFAR__REQUEST__CALL_KEY_REVOKE:
+		snprintf(out, ASKED_MAX, "revoke key '%.64s'", request->key_revoke->name);
+		break;
+	case AFAR__REQUEST__CALL_RECORDS_CHECK:
+		snprintf(out, ASKED_MAX, "check the manager's records");
+		break;
+	case AFAR__REQUEST__CALL_RECORDS_ACCEPT:
+		snprintf(out, ASKED_MAX, "accept the manager's older records");
+		break;
+	case AFAR__REQUEST__CALL_SERVER_REGIONS:
+		snprintf(out, ASKED_MAX, "list what is on server '%.64s'",
+			 server_name(core, request->server_regions->server));
+		break;
+	case AFAR__REQUEST__CALL_SERVER_REMOVE:
+		snprintf(out, ASKED_MAX, "remove server '%.64s'",
+			 server_name(core, request->server_remove->server));
+		break;
+	case AFAR__REQUEST__CALL_STORE_ADD:
+		snprintf(out, ASKED_MAX, "add a store at server '%.64s'",
+			 server_name(core, request->store_add->server));
+		break;
+	case AFAR__REQUEST__CALL_STORE_REGIONS:
+		snprintf(out, ASKED_MAX, "list what is on store %016llx",
+			 (unsigned long long)request->store_regions->store);
+		break;
+	case AFAR__REQUEST__CALL_STORE_REMOVE:
+		snprintf(out, ASKED_MAX, "remove store %016llx",
+			 (unsigned long long)request->store_remove->store);
+		break;
+	case AFAR__REQUEST__CALL_STORE_FORGET:
+		snprintf(out, ASKED_MAX, "forget store %016llx",
+			 (unsigned long long)request->store_forget->store);
+		break;
+	case AFAR__REQUEST__CALL_STORE_FREE_ORPHANS:
+		snprintf(out, ASKED_MAX, "free the orphans of store %016llx",
+			 (unsigned long long)request->store_free_orphans->store);
+		break;
+	default:
+		snprintf(out, ASKED_MAX, "call the manager");
+		break;
+	}
+}
+
+int caller_check(const struct core *core, enum audience audience, const struct event *event)
+{
+	const char *principal = core->environment.principal(core->environment.context, event->peer);
+	enum principal_kind kind =
+		principal ? core_principal_kind(core, principal) : PRINCIPAL_UNKNOWN;
+	char asked[ASKED_MAX];
+
+	if (kind == PRINCIPAL_UNKNOWN)
+		return error_fail(-AFAR_EAUTH,
+				  "call the manager: the key that this connection was made with "
+				  "has been revoked; ask an operator for another");
+	if (audience == FOR_SERVER && kind != PRINCIPAL_SERVER)
+		return error_fail(-EACCES,
+				  "join the cluster: '%s' has the key of a client; servers join "
+				  "with a join key (the manager's server.key, or 'afar key add "
+				  "--server')",
+				  principal);
+	if ((audience == FOR_CLIENT || audience == FOR_OPERATOR) && kind == PRINCIPAL_SERVER)
+		return error_fail(-EACCES,
+				  "call the manager: '%s' has a server's join key, which is good "
+				  "for joining alone; use a client's key",
+				  principal);
+	if (audience == FOR_OPERATOR && kind != PRINCIPAL_OPERATOR) {
+		describe(core, event->request, asked);
+		return error_fail(-EACCES,
+				  "%s: only operators may, and '%s' is no operator; use a key of "
+				  "the manager's key file",
+				  asked, principal);
+	}
+	return 0;
+}
