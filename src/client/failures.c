@@ -164,14 +164,17 @@ static const char *outcome(const struct failure *failure)
 static int fail_in_store(const struct failure *failure, const char *asked, const char *what)
 {
 	const struct peer *peer = failure->peer;
-	char where[64] = "";
+	char where[64] = "", device[sizeof(peer->device) + 4] = "";
 
+	/* Only operators are told the path. */
+	if (*peer->device)
+		snprintf(device, sizeof(device), "%s at ", peer->device);
 	if (failure->bad_length != 0 && failure->bad_length != failure->length)
 		snprintf(where, sizeof(where),
 			 "%llu bytes at %llu: ", (unsigned long long)failure->bad_length,
 			 (unsigned long long)failure->bad_offset);
-	return error_fail(failure->status, "%s: %sstore %016llx (%s at server %s) %s", asked, where,
-			  (unsigned long long)peer->store, peer->device, peer->name, what);
+	return error_fail(failure->status, "%s: %sstore %016llx (%sserver %s) %s", asked, where,
+			  (unsigned long long)peer->store, device, peer->name, what);
 }
 
 /* Returns whether a store's failure has been told, as `*ret`. */

@@ -58,16 +58,28 @@ int core_namespace(const struct core *core, const struct session *session, const
 		   uint64_t number, uint32_t rights, struct namespace **out)
 {
 	struct namespace *ns = state_namespace(core->state, number);
-	int ret;
 
-	if (!ns || ns->is_deleted)
+	if (!ns || ns->is_deleted || !rights_see(core, session, ns))
 		return error_fail(-ENOENT,
 				  "%s: there is no namespace with number %llu; it may have been "
 				  "deleted: open it by name",
 				  asked, (unsigned long long)number);
 	*out = ns;
-	ret = rights_check(core, session, ns, rights, asked);
-	return ret < 0 ? ret : 0;
+	return rights_check(core, session, ns, rights, asked);
+}
+
+static int fail_missing(const struct core *core, const struct session *session, const char *asked,
+			const char *name)
+{
+	if (is_operator(core, session))
+		return error_fail(-ENOENT,
+				  "%s: there is no namespace '%s'; see 'afar ns ls', or create it",
+				  asked, name);
+	return error_fail(
+		-ENOENT,
+		"%s: there is no namespace '%s' on which '%s' has a right; see 'afar ns ls', "
+		"create it, or ask its owner ('afar ns grant')",
+		asked, name, session->principal);
 }
 
 static int find_named(const struct core *core, const struct session *session, const char *asked,
@@ -78,10 +90,8 @@ static int find_named(const struct core *core, const struct session *session, co
 	if (ret < 0)
 		return ret;
 	*out = state_namespace_named(core->state, name);
-	if (!*out)
-		return error_fail(-ENOENT,
-				  "%s: there is no namespace '%s'; see 'afar ns ls', or create it",
-				  asked, name);
+	if (!*out || !rights_see(core, session, *out))
+		return fail_missing(core, session, asked, name);
 	return rights_check(core, session, *out, rights, asked);
 }
 
@@ -125,6 +135,9 @@ int namespace_create(struct core *core, struct session *session, struct event *e
 	if (ret < 0)
 		return ret;
 	ns = state_namespace_named(core->state, ask->name);
+	if (ns && !rights_see(core, session, ns))
+		return error_fail(-EEXIST, "create %s '%s': the name is taken; take another",
+				  kind_of(ask->is_volume, ask->is_files), ask->name);
 	if (ns)
 		return error_fail(
 			-EEXIST,
@@ -279,7 +292,7 @@ int namespace_delete(struct core *core, struct session *session, struct event *e
 
 struct listing {
 	const struct core *core;
-	const char *principal;
+	const struct session *session;
 	const char *after;
 	const struct namespace **found;
 	size_t nr_found;
@@ -291,8 +304,7 @@ static bool list_one(void *argument, void *row)
 	const struct namespace *ns = row;
 	struct listing *listing = argument;
 
-	if (strcmp(ns->name, listing->after) > 0 &&
-	    (rights_of(listing->core, listing->principal, ns) & RIGHT_READ) != 0)
+	if (strcmp(ns->name, listing->after) > 0 && rights_see(listing->core, listing->session, ns))
 		listing->found[listing->nr_found++] = ns;
 	return listing->nr_found < listing->max;
 }
@@ -302,7 +314,7 @@ int namespace_list(struct core *core, struct session *session, struct event *eve
 	const Afar__NamespaceList *ask = event->request->namespace_list;
 	const struct namespace *found[CORE_LIST_MAX];
 	struct listing listing = {.core = core,
-				  .principal = session->principal,
+				  .session = session,
 				  .after = ask->after,
 				  .found = found,
 				  .max = CORE_LIST_MAX};

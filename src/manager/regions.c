@@ -417,8 +417,8 @@ int region_finish(struct core *core, struct session *session, struct event *even
 {
 	const Afar__RegionFinish *ask = event->request->region_finish;
 	struct region *region = NULL;
-	int ret = region_find(core, "finish", ask->namespace_, ask->address, ask->generation,
-			      &region);
+	int ret = region_find(core, session, "finish", ask->namespace_, ask->address,
+			      ask->generation, &region);
 
 	if (ret == 0)
 		ret = rights_check(core, session, region->ns, RIGHT_ALL, "finish a region");
@@ -466,8 +466,8 @@ static int find_newest(const struct core *core, const struct session *session,
 {
 	struct reference *reference = NULL;
 	struct region *region = NULL;
-	int ret = region_find(core, "refresh", ask->namespace_, ask->address, ask->generation,
-			      &region);
+	int ret = region_find(core, session, "refresh", ask->namespace_, ask->address,
+			      ask->generation, &region);
 
 	if (ret == 0)
 		ret = region_find_reference(session, "refresh", region, &reference);
@@ -579,11 +579,13 @@ int region_drop(struct core *core, struct reference *reference)
 	return ret == 0 ? region_reclaim(core, region) : ret;
 }
 
-int region_find(const struct core *core, const char *asked, uint64_t ns_number, uint64_t address,
-		uint64_t generation, struct region **out)
+int region_find(const struct core *core, const struct session *session, const char *asked,
+		uint64_t ns_number, uint64_t address, uint64_t generation, struct region **out)
 {
 	struct region *region = state_region(core->state, generation);
 
+	if (region && !rights_see(core, session, region->ns))
+		region = NULL;
 	if (region ? region_is_gone(region)
 		   : generation != 0 && generation < core->state->next_generation)
 		return error_fail(
@@ -616,8 +618,8 @@ int region_close(struct core *core, struct session *session, struct event *event
 	const Afar__RegionClose *ask = event->request->region_close;
 	struct reference *reference = NULL;
 	struct region *region = NULL;
-	int ret =
-		region_find(core, "close", ask->namespace_, ask->address, ask->generation, &region);
+	int ret = region_find(core, session, "close", ask->namespace_, ask->address,
+			      ask->generation, &region);
 
 	if (ret == 0)
 		ret = region_find_reference(session, "close", region, &reference);
@@ -640,8 +642,8 @@ static int find_to_free(const struct core *core, const struct session *session,
 	int ret;
 
 	if (ask->generation != 0) {
-		ret = region_find(core, "free", ask->namespace_, ask->address, ask->generation,
-				  out);
+		ret = region_find(core, session, "free", ask->namespace_, ask->address,
+				  ask->generation, out);
 		return ret < 0 ? ret
 			       : rights_check(core, session, (*out)->ns, RIGHT_ALL,
 					      "free a region");
@@ -684,13 +686,11 @@ int region_access(struct core *core, struct session *session, struct event *even
 	struct reference *reference = NULL;
 	struct region *region = NULL;
 	Afar__Accesses *accesses;
-	int ret = region_find(core, "get access to", ask->namespace_, ask->address, ask->generation,
-			      &region);
+	int ret = region_find(core, session, "get access to", ask->namespace_, ask->address,
+			      ask->generation, &region);
 
 	if (ret == 0)
 		ret = region_find_reference(session, "get access to", region, &reference);
-	if (ret == 0)
-		ret = rights_check(core, session, region->ns, RIGHT_READ, "get access to a region");
 	if (ret < 0)
 		return ret;
 	accesses = MESSAGE_NEW(afar__accesses, Afar__Accesses);
@@ -709,13 +709,11 @@ int region_look(struct core *core, struct session *session, struct event *event)
 	struct reference *reference = NULL;
 	struct region *region = NULL;
 	bool with_layout;
-	int ret = region_find(core, "look at", ask->namespace_, ask->address, ask->generation,
-			      &region);
+	int ret = region_find(core, session, "look at", ask->namespace_, ask->address,
+			      ask->generation, &region);
 
 	if (ret == 0)
 		ret = region_find_reference(session, "look at", region, &reference);
-	if (ret == 0)
-		ret = rights_check(core, session, region->ns, RIGHT_READ, "look at a region");
 	if (ret == 0 && seal_is_running(core, ask->generation))
 		ret = seal_fail_slow(core, ask->generation);
 	if (ret < 0)

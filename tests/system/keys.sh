@@ -90,11 +90,11 @@ as alice ns ls | grep -Eq '^hers .* rw +alice$' || fail "ns ls: $(as alice ns ls
 if as bob status --json | grep -Eq 'hers|alice'; then
 	fail "bob's status: $(as bob status --json)"
 fi
-refused_as bob 'alice' region ls hers
-refused_as bob 'alice' region get hers:a out
-refused_as bob 'alice' region put in hers:b
-refused_as bob 'alice' ns rm hers --force
-refused_as bob 'alice' ns grant hers bob rw
+refused_as bob "no namespace 'hers'" region ls hers
+refused_as bob "no namespace 'hers'" region get hers:a out
+refused_as bob "no namespace 'hers'" region put in hers:b
+refused_as bob "no namespace 'hers'" ns rm hers --force
+refused_as bob "no namespace 'hers'" ns grant hers bob rw
 
 as alice ns grant hers bob r
 as bob ns ls | grep -Eq '^hers .* r +alice$' || fail "ns ls: $(as bob ns ls)"
@@ -114,7 +114,7 @@ refused_as bob 'hers' ns rm hers --force
 refused_as bob 'hers' ns grant hers bob r
 
 as alice ns grant hers bob none
-refused_as bob 'alice' region get hers:a out
+refused_as bob "no namespace 'hers'" region get hers:a out
 [ "$(as bob ns ls | wc -l)" -eq 1 ] || fail "bob sees: $(as bob ns ls)"
 "$AFAR" ns grant hers bob r # an operator may
 as bob region get hers:a out >/dev/null
