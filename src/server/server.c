@@ -259,6 +259,7 @@ static int start_membership(struct server *server, struct rpc_loop *loop,
 		.manager_host = server->manager_host,
 		.manager_port = options->manager_port,
 		.key = &server->key,
+		.key_file = options->key_file,
 		.folder = options->folder ? server->folder : NULL,
 		.incarnation = &server->incarnation,
 		.control_address = control_address(server->control),
@@ -328,6 +329,11 @@ int server_is_kept_out(const struct server *server)
 int server_failure(const struct server *server)
 {
 	return membership_failure(server->membership);
+}
+
+void server_renew_key(struct server *server)
+{
+	membership_renew_key(server->membership);
 }
 
 /* Stops from the outside in: first requests, then service, then the memory. */

@@ -35,6 +35,8 @@ struct server_options {
 	const char *manager_host;
 	uint16_t manager_port;
 	const struct key *key; /* proved to the manager; copied */
+	const char
+		*key_file; /* read anew before each attempt to join; NULL: the key stays; copied */
 	/* HOST:PORT on which clients' control connections come; port 0: any. */
 	const char *control_address;
 	const struct server_lane *lanes; /* clients reach the memory by them, the best first */
@@ -74,6 +76,8 @@ int server_is_kept_out(const struct server *server);
  * accept the key of a server that has not joined yet (-AFAR_EAUTH, -EACCES), or has removed it from
  * the cluster (-AFAR_ELOST). */
 int server_failure(const struct server *server);
+/* Reads the key file anew. If its first key is another one, the server joins anew with that; its memory stays. */
+void server_renew_key(struct server *server);
 /* Closes the server's connections and frees its memory. Call it before rpc_loop_stop(), and not on
  * the loop's thread. */
 void server_stop(struct server *server);

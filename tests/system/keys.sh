@@ -220,7 +220,39 @@ start_daemon three --role server --data three --name three --key rack-7 --manage
 	--memory 32M
 "$AFAR" status | grep -Eq '^three +up ' || fail "status: $("$AFAR" status)"
 refused 1 'join key' "$AFAR" --key rack-7 status
+
+# A server that runs gets another key, and what is in its memory stays. Both are good meanwhile.
+# has_joined_with NAME
+has_joined_with() {
+	[ "$("$AFAR" key ls | awk -v name="$1" '$1 == name { print $3 }')" = 1 ]
+}
+"$AFAR" ns create kept
+"$AFAR" region put in kept:a >/dev/null
+"$AFAR" key add --server rack-8 --out new
+cat new rack-7 >both
+mv both rack-7
+kill -HUP "$(pid_of three)"
+eventually has_joined_with rack-8
 "$AFAR" key revoke rack-7
+"$AFAR" region get kept:a out >/dev/null
+same in out
+# By itself, when the old one is not good any more. It passes over a key that the manager does not know.
+rm new
+"$AFAR" key add --server rack-9 --out new
+cat nobody new >rack-7
+"$AFAR" key revoke rack-8
+eventually has_joined_with rack-9
+"$AFAR" region get kept:a out >/dev/null
+same in out
+# A file that cannot be read changes nothing.
+echo nonsense >rack-7
+kill -HUP "$(pid_of three)"
+eventually grep -q 'rack-7.*goes on with the key of .rack-9' three.err
+has_joined_with rack-9 || fail "key ls: $("$AFAR" key ls)"
+"$AFAR" region get kept:a out >/dev/null
+"$AFAR" ns rm kept --force
+
+"$AFAR" key revoke rack-9
 is_out() { # who held nothing is not listed any more
 	"$AFAR" status >shown && ! grep -Eq '^three +up ' shown
 }
