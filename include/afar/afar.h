@@ -165,12 +165,14 @@ int afar_session_stat(struct afar_session *session, struct afar_session_stat *ou
 #define AFAR_KEY_OPERATOR 0x2U /* in the manager's own key file: may do everything */
 #define AFAR_KEY_ANY_UID \
 	0x4U /* may say that it is anybody when it uses files (afar/file.h): for mounts */
+#define AFAR_KEY_UID 0x8U /* may use files as one user: afar_key_add_user() makes it */
 
 struct afar_key_stat {
 	size_t size; /* sizeof(struct afar_key_stat), set by the caller */
 	char name[AFAR_PRINCIPAL_MAX + 1];
 	uint32_t flags;	      /* AFAR_KEY_… */
 	uint32_t nr_sessions; /* open ones; of a server's key: servers */
+	uint32_t uid;	      /* with AFAR_KEY_UID: for whom it may use files */
 };
 
 /*

@@ -601,11 +601,13 @@ static int fail_opening(const struct afar_session *session, int status)
 
 	switch (status) {
 	case -AFAR_EAUTH:
-		return error_fail(
-			status,
-			"open a session with %s:%u: the manager does not know the key \"%s\"; "
-			"use one that an operator made there with 'afar key add'",
-			host, port, session->key.identity);
+		return error_fail(status,
+				  "open a session with %s:%u: the manager does not know the key "
+				  "\"%s\", or knows "
+				  "another secret of it; use a line that an operator got there "
+				  "from 'afar key "
+				  "add'",
+				  host, port, session->key.identity);
 	case -AFAR_EVERSION:
 	case -AFAR_EMALFORMED:
 		return error_fail(

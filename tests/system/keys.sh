@@ -46,6 +46,25 @@ keys = {k["name"]: k for k in json.load(sys.stdin)}
 assert sorted(keys) == ["admin", "alice", "bob", "server"]
 assert keys["alice"]["kind"] == "client" and keys["alice"]["nr_sessions"] == 0
 assert keys["admin"]["nr_sessions"] == 1' || fail "key ls --json: $("$AFAR" key ls --json)"
+"$AFAR" key add carol --uid 1234 --gid 5,6 >/dev/null
+"$AFAR" key add dave --any-uid >/dev/null
+"$AFAR" ns create theirs
+"$AFAR" ns grant theirs carol r
+"$AFAR" ns grant theirs dave rw
+"$AFAR" key ls >listed
+grep -Eq '^carol +client +0  uid 1234 +theirs \(r\)$' listed || fail "key ls: $(cat listed)"
+grep -Eq '^dave +client +0  any uid +theirs \(rw\)$' listed || fail "key ls: $(cat listed)"
+grep -Eq '^bob +client +0  - +-$' listed || fail "key ls: $(cat listed)"
+grep -Eq '^admin +operator +1  any uid +all$' listed || fail "key ls: $(cat listed)"
+"$AFAR" key ls --json | python3 -c '
+import json, sys
+keys = {k["name"]: k for k in json.load(sys.stdin)}
+assert keys["carol"]["uid"] == 1234 and not keys["carol"]["any_uid"]
+assert keys["carol"]["namespaces"] == [{"name": "theirs", "rights": "r"}]
+assert keys["dave"]["uid"] is None and keys["dave"]["any_uid"]' || fail "key ls --json: $("$AFAR" key ls --json)"
+"$AFAR" key revoke carol
+"$AFAR" key revoke dave
+"$AFAR" ns rm theirs
 if "$AFAR" key ls --json | grep -Fq "$(cut -d : -f 2 alice)"; then
 	fail "key ls tells a secret"
 fi
@@ -208,6 +227,13 @@ refused_join alice2 "alice.*join key"
 refused_join nobody 'does not accept the key .nobody.*key add --server'
 (umask 077 && echo "server:$(printf '%064d' 7)" >wrong)
 refused_join wrong 'does not accept the key .server'
+# Whether a name has a key is nothing that strangers learn.
+for name in alice nobody; do
+	(umask 077 && echo "$name:$(printf '%064d' 7)" >guessed)
+	refused 1 "does not know the key .$name., or knows another secret of it" "$AFAR" --key guessed status
+	sed "s/$name/NAME/g" refused.line >"guessed.$name"
+done
+same guessed.alice guessed.nobody
 if "$AFAR" status | grep -q imposter; then
 	fail "a server joined with a client's key"
 fi
