@@ -140,13 +140,18 @@ static void describe_operation(const struct failure *failure, char out[TEXT_MAX]
 	snprintf(out, TEXT_MAX, "%s %s", what, target);
 }
 
-/* Describes the failed server. If none is noted, the operation waited for others, or the target is
- * lost. */
+/* Describes the failed server, and where it was asked: a firewall may let other ports through than this one. If none is noted, the
+ * operation waited for others, or the target is lost. */
 static void describe_server(const struct failure *failure, char out[TEXT_MAX])
 {
 	const struct peer *peer = failure->peer;
+	const char *lane = peer && peer->nr_lanes > 0
+				   ? peer->lanes[atomic_load(&peer->last_lane)].address
+				   : "unix:";
 
-	if (peer)
+	if (peer && strncmp(lane, "unix:", strlen("unix:")) != 0)
+		snprintf(out, TEXT_MAX, "server %s at %s", peer->name, lane);
+	else if (peer)
 		snprintf(out, TEXT_MAX, "server %s at %s:%u", peer->name, peer->control_host,
 			 peer->control_port);
 	else

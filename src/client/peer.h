@@ -66,6 +66,7 @@ struct peer {
 	 * none. */
 	struct peer_lane lanes[PEER_LANES_MAX];
 	unsigned nr_lanes;
+	atomic_uint last_lane; /* over which a connection was begun last; for people */
 
 	/* Its server has another incarnation: all memory of this one is lost, or the store is with
 	 * another one. */

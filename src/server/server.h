@@ -42,7 +42,9 @@ struct server_options {
 	const struct server_lane *lanes; /* clients reach the memory by them, the best first */
 	unsigned nr_lanes;
 	const struct server_store *stores;
-	unsigned nr_stores;	    /* at most SERVER_STORES_MAX */
+	unsigned nr_stores; /* at most SERVER_STORES_MAX */
+	uint16_t
+		stores_port; /* clients reach each over the first port from here on that no other has; 0: any */
 	uint64_t scrub_bytes_per_s; /* stores are read so fast to find bad blocks; 0: not */
 	const char *folder;	    /* keeps the server's number over restarts; NULL: no folder */
 	uint64_t capacity_bytes;    /* lent at most; 0: half of the machine's memory              */

@@ -379,6 +379,7 @@ static int start_server(struct daemon *daemon)
 		.nr_lanes = config->nr_lanes ? config->nr_lanes : 2,
 		.folder = daemon->server_folder,
 		.stores = stores,
+		.stores_port = config->flash_port,
 		.scrub_bytes_per_s = config->scrub_bytes_per_s,
 		.capacity_bytes = config->memory_bytes,
 		.pool_bytes = config->pool_bytes,

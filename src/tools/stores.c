@@ -8,10 +8,11 @@
 
 #include "cli.h"
 
-#define NUMBER_COLUMNS 16
-#define NAME_COLUMNS   16
-#define HEALTH_COLUMNS 16
-#define HEALTH_MAX     256
+#define NUMBER_COLUMNS	16
+#define NAME_COLUMNS	16
+#define HEALTH_COLUMNS	16
+#define ADDRESS_COLUMNS 20
+#define HEALTH_MAX	256
 
 static uint64_t number_of(const json_t *store, const char *name)
 {
@@ -110,6 +111,8 @@ static void print_store(const json_t *store)
 	describe_health(store, health);
 	cli_print_padded(health, HEALTH_COLUMNS);
 	printf("  ");
+	cli_print_padded(text_of(store, "address", "-"), ADDRESS_COLUMNS);
+	printf("  ");
 	cli_print(text_of(store, "path", "-"));
 	putchar('\n');
 }
@@ -119,7 +122,8 @@ void stores_print(const json_t *stores)
 	const json_t *store;
 	size_t i;
 
-	printf("%-*s %-*s %10s %10s %10s %10s  %-*s  %s\n", NUMBER_COLUMNS, "STORE", NAME_COLUMNS,
-	       "ON", "SIZE", "GRANTED", "USED", "MAP", HEALTH_COLUMNS, "HEALTH", "PATH");
+	printf("%-*s %-*s %10s %10s %10s %10s  %-*s  %-*s  %s\n", NUMBER_COLUMNS, "STORE",
+	       NAME_COLUMNS, "ON", "SIZE", "GRANTED", "USED", "MAP", HEALTH_COLUMNS, "HEALTH",
+	       ADDRESS_COLUMNS, "ADDRESS", "PATH");
 	json_array_foreach(stores, i, store) print_store(store);
 }
