@@ -22,13 +22,15 @@
  *    reached; -ETIMEDOUT: it did not answer in time, and the outcome is unknown; -AFAR_ESESSION:
  *    the manager ended the session. The library retries under the same request id, so a call is
  *    never carried out twice.
- *  - -EACCES: the session's principal has no right to this. The sentence says who could help.
+ *  - -EACCES: the session's principal has some right here, and not the one for this. The sentence
+ *    says who could help. Without any right on a namespace, calls answer as if it were not there.
  *
  * Rights: a key names a principal. The principal that creates a namespace owns it and may do
  * everything with it. So may operators, whose keys are in the manager's own key file. Others may do
  * what the owner grants them: AFAR_RIGHT_READ to open, list and read its regions; AFAR_RIGHT_WRITE
- * to write, make and free them, too. They see nothing of other namespaces. Only owner and operators
- * reserve and release memory, grant, and delete.
+ * to write, make and free them, too. They see nothing of other namespaces, and learn at most that a
+ * name is taken, when they want it for one of their own. Only owner and operators reserve and
+ * release memory, grant, and delete.
  *
  * Sizes: a struct that begins with `size` may grow at its end in later releases. The library
  * accepts the size of an older release. It accepts a newer one's if all that it does not know is
@@ -110,8 +112,8 @@ int afar_session_close(struct afar_session *session);
  * Describes the cluster as the manager sees it, as one JSON object in `*json` (free() it): servers,
  * their capacity and use, their lanes and which of them this session takes ("is_chosen"),
  * namespaces, sessions. It is the text of `afar status --json`. Operators see all namespaces and
- * sessions; others see the namespaces they have rights on, and their own sessions. "principal" is
- * the session's own.
+ * sessions, and the paths of the servers' devices; others see the namespaces they have rights on,
+ * and their own sessions. "principal" is the session's own.
  */
 int afar_session_status(struct afar_session *session, char **json);
 
@@ -166,12 +168,14 @@ int afar_session_stat(struct afar_session *session, struct afar_session_stat *ou
 #define AFAR_KEY_OPERATOR 0x2U /* in the manager's own key file: may do everything */
 #define AFAR_KEY_ANY_UID \
 	0x4U /* may say that it is anybody when it uses files (afar/file.h): for mounts */
+#define AFAR_KEY_UID 0x8U /* may use files as one user: afar_key_add_user() makes it */
 
 struct afar_key_stat {
 	size_t size; /* sizeof(struct afar_key_stat), set by the caller */
 	char name[AFAR_PRINCIPAL_MAX + 1];
 	uint32_t flags;	      /* AFAR_KEY_… */
 	uint32_t nr_sessions; /* open ones; of a server's key: servers */
+	uint32_t uid;	      /* with AFAR_KEY_UID: for whom it may use files */
 };
 
 /*

@@ -215,6 +215,20 @@ out_close:
 	return ret;
 }
 
+int key_load_principals(const char *path, struct key *out, size_t max)
+{
+	int found = key_load(path, out, max);
+
+	for (int i = 0; i < found; i++) {
+		if (!key_is_principal(out[i].identity))
+			return error_fail(-EINVAL,
+					  "key file '%s': '%s' is no principal's name; use 1 to %d "
+					  "of A-Z a-z 0-9 . _ @ -",
+					  path, out[i].identity, KEY_PRINCIPAL_MAX);
+	}
+	return found;
+}
+
 static int write_all(int fd, const char *text, size_t length)
 {
 	while (length) {

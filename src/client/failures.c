@@ -140,13 +140,18 @@ static void describe_operation(const struct failure *failure, char out[TEXT_MAX]
 	snprintf(out, TEXT_MAX, "%s %s", what, target);
 }
 
-/* Describes the failed server. If none is noted, the operation waited for others, or the target is
- * lost. */
+/* Describes the failed server, and where it was asked: a firewall may let other ports through than this one. If none is noted, the
+ * operation waited for others, or the target is lost. */
 static void describe_server(const struct failure *failure, char out[TEXT_MAX])
 {
 	const struct peer *peer = failure->peer;
+	const char *lane = peer && peer->nr_lanes > 0
+				   ? peer->lanes[atomic_load(&peer->last_lane)].address
+				   : "unix:";
 
-	if (peer)
+	if (peer && strncmp(lane, "unix:", strlen("unix:")) != 0)
+		snprintf(out, TEXT_MAX, "server %s at %s", peer->name, lane);
+	else if (peer)
 		snprintf(out, TEXT_MAX, "server %s at %s:%u", peer->name, peer->control_host,
 			 peer->control_port);
 	else
@@ -164,14 +169,17 @@ static const char *outcome(const struct failure *failure)
 static int fail_in_store(const struct failure *failure, const char *asked, const char *what)
 {
 	const struct peer *peer = failure->peer;
-	char where[64] = "";
+	char where[64] = "", device[sizeof(peer->device) + 4] = "";
 
+	/* Only operators are told the path. */
+	if (*peer->device)
+		snprintf(device, sizeof(device), "%s at ", peer->device);
 	if (failure->bad_length != 0 && failure->bad_length != failure->length)
 		snprintf(where, sizeof(where),
 			 "%llu bytes at %llu: ", (unsigned long long)failure->bad_length,
 			 (unsigned long long)failure->bad_offset);
-	return error_fail(failure->status, "%s: %sstore %016llx (%s at server %s) %s", asked, where,
-			  (unsigned long long)peer->store, peer->device, peer->name, what);
+	return error_fail(failure->status, "%s: %sstore %016llx (%sserver %s) %s", asked, where,
+			  (unsigned long long)peer->store, device, peer->name, what);
 }
 
 /* Returns whether a store's failure has been told, as `*ret`. */

@@ -304,6 +304,7 @@ static int path_start(struct afar_queue *queue, struct path *path, const struct 
 	if (ret)
 		return ret;
 	path->generation = ++queue->nr_connections;
+	atomic_store(&path->peer->last_lane, (unsigned)(group->lanes[0] - path->peer->lanes));
 	path->nr_lanes = path->nr_connecting = group->nr_lanes;
 	message_box_reset(&path->messages, (uint64_t)path->generation << 32 | CONTEXT_MESSAGE |
 						   path->index * (uint64_t)MESSAGE_CREDITS);
@@ -350,7 +351,9 @@ static int path_wait(struct afar_queue *queue, struct path *path, const struct l
 			break;
 		if (clock_ns() >= deadline) {
 			path_end(queue, path, -ETIMEDOUT);
-			break;
+			return fail_lane(path, group->lanes[0],
+					 "it did not answer in time; look whether it runs, and "
+					 "whether a firewall lets this port through");
 		}
 		queue_sleep(queue, deadline);
 	}
@@ -444,8 +447,8 @@ static int path_open(struct afar_queue *queue, struct path *path, struct binding
 		if (until > deadline || peer->nr_lanes == 1 || was_silent)
 			until = deadline;
 		ret = path_try(queue, path, &group, binding, index, until, &is_lane_bad);
-		if (ret && !is_lane_bad)
-			return ret;
+		if (ret && (!is_lane_bad || clock_ns() >= deadline))
+			return ret; /* which says where nobody has answered */
 		if (ret && !was_silent && group_is_silent(path, &group, peer)) {
 			was_silent = true; /* the server is slow or gone: no lane is to blame */
 			continue;

@@ -57,7 +57,8 @@ struct peer {
 	uint64_t incarnation;
 	uint64_t store;	  /* whose lanes it has; 0: those to the server's DRAM */
 	uint64_t opening; /* of the store's device */
-	char device[96];  /* of the store: its path at the server, or the end of that */
+	char device
+		[96]; /* of the store: its path at the server, or the end of that; empty: not an operator */
 	char name[64];
 	char control_host[URI_HOST_MAX];
 	uint16_t control_port;
@@ -65,6 +66,7 @@ struct peer {
 	 * none. */
 	struct peer_lane lanes[PEER_LANES_MAX];
 	unsigned nr_lanes;
+	atomic_uint last_lane; /* over which a connection was begun last; for people */
 
 	/* Its server has another incarnation: all memory of this one is lost, or the store is with
 	 * another one. */

@@ -110,6 +110,12 @@ static void stat_from_info(const Afar__KeyInfo *info, struct afar_key_stat *out)
 		out->flags |= AFAR_KEY_SERVER;
 	if (info->is_operator)
 		out->flags |= AFAR_KEY_OPERATOR;
+	if (info->is_any)
+		out->flags |= AFAR_KEY_ANY_UID;
+	if (info->has_uid) {
+		out->flags |= AFAR_KEY_UID;
+		out->uid = info->uid;
+	}
 }
 
 static int compare_infos(const void *a, const void *b)

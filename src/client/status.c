@@ -210,7 +210,7 @@ static json_t *store_to_json(const Afar__ClusterStatus *status, const Afar__Stor
 
 	out = json_pack("{s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 			"store", hexadecimal(store->store), "uuid", uuid_to_json(&store->uuid),
-			"path", text(store->path), "server",
+			"path", text_if(store->path), "server",
 			number_if(store->server != 0, store->server), "server_name",
 			text_if(store->server_name), "state", store->is_up ? "up" : "away",
 			"down_ms", number_if(!store->is_up, store->down_ms), "address",

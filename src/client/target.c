@@ -279,10 +279,10 @@ static int fail_away(const struct binding *binding, uint32_t index)
 		snprintf(since, sizeof(since), ", for %llu s", seconds_since(server->away_since));
 	return error_fail(
 		-AFAR_ESERVER,
-		"reach store %016llx: it is away%s; start server %s again, which had it on %s, or "
+		"reach store %016llx: it is away%s; start server %s again, which had it%s%s, or "
 		"open its device at another ('afard --flash'); see 'afar store ls'",
 		(unsigned long long)server->peer->store, since, server->peer->name,
-		server->peer->device);
+		*server->peer->device ? " on " : "", server->peer->device);
 }
 
 /* Returns whether the target may go on without what was in the server's memory. */

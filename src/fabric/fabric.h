@@ -31,7 +31,8 @@
 #include "base/counter.h"
 #include "base/hold.h"
 
-#define FABRIC_ADDRESS_MAX     64 /* bytes of a printed address, final 0 included   */
+#define FABRIC_ADDRESS_MAX \
+	130 /* bytes of a printed address, final 0 included: a Unix socket's, too */
 #define FABRIC_PRIVATE_MAX     48 /* bytes of private data every transport can carry */
 #define FABRIC_IOV_MAX	       4  /* local pieces of one transfer */
 #define FABRIC_RECEIVE_MAX     8  /* receives that may be posted on one endpoint     */

@@ -444,11 +444,11 @@ uint64_t flash_down_ms(const struct core *core, const struct flash_store *store)
 	return store->is_up ? 0 : (core_now(core) - since) / 1000000U;
 }
 
-static bool add_texts(Afar__StoreStatus *status, const struct flash_store *store)
+static bool add_texts(Afar__StoreStatus *status, const struct flash_store *store, bool with_path)
 {
 	const struct server *server = store->pool.server;
 
-	status->path = strdup(store->path);
+	status->path = strdup(with_path ? store->path : "");
 	status->server_name = strdup(server ? server->name : "");
 	status->uuid.data = malloc(STORE_UUID_BYTES);
 	if (!status->path || !status->server_name || !status->uuid.data)
@@ -463,7 +463,8 @@ static bool add_texts(Afar__StoreStatus *status, const struct flash_store *store
 	return status->report != NULL;
 }
 
-static Afar__StoreStatus *info_store(const struct core *core, const struct flash_store *store)
+static Afar__StoreStatus *info_store(const struct core *core, const struct flash_store *store,
+				     bool with_path)
 {
 	Afar__StoreStatus *status = MESSAGE_NEW(afar__store_status, Afar__StoreStatus);
 
@@ -479,14 +480,16 @@ static Afar__StoreStatus *info_store(const struct core *core, const struct flash
 	status->nr_orphans = store->nr_orphans;
 	status->orphan_bytes = store->orphan_bytes;
 	status->opening = store->opening;
-	if (add_texts(status, store))
+	if (add_texts(status, store, with_path))
 		return status;
 	afar__store_status__free_unpacked(status, NULL);
 	return NULL;
 }
 
-bool flash_add_status(const struct core *core, Afar__ClusterStatus *status)
+bool flash_add_status(const struct core *core, const struct session *caller,
+		      Afar__ClusterStatus *status)
 {
+	const bool with_paths = is_operator(core, caller);
 	const struct flash_store *store;
 
 	status->stores = calloc(CORE_LIST_MAX, sizeof(*status->stores));
@@ -495,7 +498,7 @@ bool flash_add_status(const struct core *core, Afar__ClusterStatus *status)
 	cds_list_for_each_entry (store, &core->state->stores, node) {
 		if (status->nr_stores++ >= CORE_LIST_MAX)
 			continue;
-		status->stores[status->n_stores] = info_store(core, store);
+		status->stores[status->n_stores] = info_store(core, store, with_paths);
 		if (!status->stores[status->n_stores])
 			return false;
 		status->n_stores++;

@@ -46,7 +46,8 @@ uint64_t flash_down_ms(const struct core *core, const struct flash_store *store)
 /* Keeps what the server reports of its stores. */
 void flash_take_reports(struct core *core, const struct server *server,
 			const Afar__ServerReport *report);
-/* False: no memory. */
-bool flash_add_status(const struct core *core, Afar__ClusterStatus *status);
+/* Tells the paths of devices to operators alone. False: no memory. */
+bool flash_add_status(const struct core *core, const struct session *caller,
+		      Afar__ClusterStatus *status);
 
 #endif

@@ -14,6 +14,11 @@
 #include "manager/terms.h"
 #include "manager/volumes.h"
 
+bool is_operator(const struct core *core, const struct session *caller)
+{
+	return core_principal_kind(core, caller->principal) == PRINCIPAL_OPERATOR;
+}
+
 /* Sets `*is_complete` to false when there was no memory. */
 static char *copy_text(const char *text, bool *is_complete)
 {
@@ -145,9 +150,12 @@ static bool add_servers(const struct core *core, Afar__LayoutInfo *info,
 	return true;
 }
 
-/* The stores of its homes. One that was forgotten is left out. */
-static bool add_places(const struct core *core, Afar__LayoutInfo *info, const struct layout *layout)
+/* The stores of its homes. One that was forgotten is left out. Paths at servers are told to operators alone. */
+static bool add_places(const struct core *core, const struct session *session,
+		       Afar__LayoutInfo *info, const struct layout *layout)
 {
+	const bool with_paths = is_operator(core, session);
+
 	info->stores = calloc((size_t)layout->nr_homes + 1, sizeof(*info->stores));
 	if (!info->stores)
 		return false;
@@ -168,7 +176,7 @@ static bool add_places(const struct core *core, Afar__LayoutInfo *info, const st
 		place->is_away = !store->is_up;
 		place->away_ms = flash_down_ms(core, store);
 		info->stores[info->n_stores++] = place;
-		place->path = strdup(store->path);
+		place->path = strdup(with_paths ? store->path : "");
 		if (!place->path)
 			return false;
 	}
@@ -186,7 +194,7 @@ static Afar__LayoutInfo *info_layout(const struct core *core, const struct sessi
 	if (info->form)
 		versions_freeze(region, info->form);
 	if (info->form && add_servers(core, info, region->layout) &&
-	    add_places(core, info, region->layout) &&
+	    add_places(core, session, info, region->layout) &&
 	    access_make(core, session, region, &info->accesses, &info->n_accesses) == 0)
 		return info;
 	afar__layout_info__free_unpacked(info, NULL);
@@ -326,7 +334,7 @@ static bool add_namespaces(Afar__ClusterStatus *status, const struct core *core,
 	if (!status->namespaces)
 		return false;
 	cds_list_for_each_entry (ns, &core->state->namespaces, node) {
-		if (ns->is_deleted || (rights_of(core, session->principal, ns) & RIGHT_READ) == 0)
+		if (ns->is_deleted || !rights_see(core, session, ns))
 			continue;
 		if (status->nr_namespaces++ >= CORE_LIST_MAX)
 			continue;
@@ -370,11 +378,6 @@ static Afar__SessionStatus *info_session(const struct core *core, const struct s
 		return info;
 	afar__session_status__free_unpacked(info, NULL);
 	return NULL;
-}
-
-bool is_operator(const struct core *core, const struct session *caller)
-{
-	return core_principal_kind(core, caller->principal) == PRINCIPAL_OPERATOR;
 }
 
 static bool add_sessions(Afar__ClusterStatus *status, const struct core *core,
@@ -431,7 +434,8 @@ Afar__ClusterStatus *info_cluster(const struct core *core, const struct session 
 	status->uptime_ms = age_ms(core, core->started_at);
 	status->lease_ms = (uint32_t)(core->lease_ns / 1000000U);
 	status->list_max = CORE_LIST_MAX;
-	if (is_complete && add_server_status(status, core) && flash_add_status(core, status) &&
+	if (is_complete && add_server_status(status, core) &&
+	    flash_add_status(core, session, status) &&
 	    (!is_operator(core, session) || terms_add_status(core, status)) &&
 	    add_namespaces(status, core, session) && add_all_sessions(status, core, session) &&
 	    add_principals(status, core, session))

@@ -97,11 +97,21 @@ static struct server *find_known(const struct core *core, const Afar__Server *se
 	return NULL;
 }
 
-/* Rejects another server's key. Otherwise any server could take another one's place, and with that
- * its memory. */
-static int check_key(const struct server *server, const char *principal)
+/* Returns whether it is the incarnation that joined last: nobody else knows its signing key. */
+static bool is_same(const struct server *server, const Afar__ServerJoin *ask)
 {
-	if (is_key_of(server, principal))
+	const struct live_server *live = server->live;
+
+	return live && live->incarnation == ask->self->incarnation &&
+	       CRYPTO_memcmp(live->signing_key, ask->signing_key.data, SIGNING_KEY_BYTES) == 0;
+}
+
+/* Rejects another server's key. Otherwise any server could take another one's place, and with that
+ * its memory. A server that goes on may have got another key: its place is that key's from now on. */
+static int check_key(const struct server *server, const Afar__ServerJoin *ask,
+		     const char *principal)
+{
+	if (is_key_of(server, principal) || is_same(server, ask))
 		return 0;
 	return error_fail(-EACCES,
 			  "join the cluster: server %llu joined with the key of '%s', and this is "
@@ -133,8 +143,7 @@ static int check_same(const struct server *server, const Afar__ServerJoin *ask)
 {
 	const struct live_server *live = server->live;
 
-	if (!live || live->incarnation != ask->self->incarnation ||
-	    CRYPTO_memcmp(live->signing_key, ask->signing_key.data, SIGNING_KEY_BYTES) == 0)
+	if (!live || live->incarnation != ask->self->incarnation || is_same(server, ask))
 		return 0;
 	return error_fail(-EACCES,
 			  "join the cluster: server %llu joined before with this incarnation and "
@@ -334,9 +343,9 @@ static int take_in(struct core *core, const struct event *event, const char *pri
 		return ret;
 	joined->server = server->number;
 	store_put_server(core->store, server);
-	log_info("server %llu '%s' joined from %s with %llu MiB",
+	log_info("server %llu '%s' joined from %s with %llu MiB, with the key of '%s'",
 		 (unsigned long long)server->number, server->name, server->control_address,
-		 (unsigned long long)(server->dram.capacity_bytes >> 20));
+		 (unsigned long long)(server->dram.capacity_bytes >> 20), server->principal);
 	return 0;
 }
 
@@ -373,7 +382,7 @@ int server_join(struct core *core, struct session *session, struct event *event)
 				  "another",
 				  (unsigned long long)present->number);
 	if (server) {
-		ret = check_key(server, principal);
+		ret = check_key(server, ask, principal);
 		if (ret == 0)
 			ret = check_same(server, ask);
 		if (ret == 0)

@@ -66,16 +66,28 @@ int core_namespace(const struct core *core, const struct session *session, const
 		   uint64_t number, uint32_t rights, struct namespace **out)
 {
 	struct namespace *ns = state_namespace(core->state, number);
-	int ret;
 
-	if (!ns || ns->is_deleted)
+	if (!ns || ns->is_deleted || !rights_see(core, session, ns))
 		return error_fail(-ENOENT,
 				  "%s: there is no namespace with number %llu; it may have been "
 				  "deleted: open it by name",
 				  asked, (unsigned long long)number);
 	*out = ns;
-	ret = rights_check(core, session, ns, rights, asked);
-	return ret < 0 ? ret : 0;
+	return rights_check(core, session, ns, rights, asked);
+}
+
+/* One that the caller may not see is missing to it. */
+static int fail_missing(const struct core *core, const struct session *session, const char *what,
+			const char *command)
+{
+	if (is_operator(core, session))
+		return error_fail(-ENOENT, "%s: there is none; see 'afar %s ls', or create it",
+				  what, command);
+	return error_fail(
+		-ENOENT,
+		"%s: there is none on which '%s' has a right; see 'afar %s ls', create it, "
+		"or ask its owner ('afar ns grant')",
+		what, session->principal, command);
 }
 
 /* Finds what the caller takes for a volume or a file system, whatever it is. */
@@ -90,9 +102,9 @@ static int find_named(const struct core *core, const struct session *session, co
 		return ret;
 	snprintf(what, sizeof(what), "%s %s '%s'", asked, kind, named->name);
 	*out = state_namespace_named(core->state, named->name);
-	if (!*out)
-		return error_fail(-ENOENT, "%s: there is none; see 'afar %s ls', or create it",
-				  what, kind_command(named->is_volume, named->is_files));
+	if (!*out || !rights_see(core, session, *out))
+		return fail_missing(core, session, what,
+				    kind_command(named->is_volume, named->is_files));
 	return rights_check(core, session, *out, rights, what);
 }
 
@@ -131,6 +143,9 @@ int namespace_create(struct core *core, struct session *session, struct event *e
 	if (ret < 0)
 		return ret;
 	ns = state_namespace_named(core->state, ask->name);
+	if (ns && !rights_see(core, session, ns))
+		return error_fail(-EEXIST, "create %s '%s': the name is taken; take another",
+				  kind_noun(ask->is_volume, ask->is_files), ask->name);
 	if (ns)
 		return error_fail(
 			-EEXIST,
@@ -299,7 +314,7 @@ int namespace_delete(struct core *core, struct session *session, struct event *e
 
 struct listing {
 	const struct core *core;
-	const char *principal;
+	const struct session *session;
 	const char *after;
 	const struct namespace **found;
 	size_t nr_found;
@@ -311,8 +326,7 @@ static bool list_one(void *argument, void *row)
 	const struct namespace *ns = row;
 	struct listing *listing = argument;
 
-	if (strcmp(ns->name, listing->after) > 0 &&
-	    (rights_of(listing->core, listing->principal, ns) & RIGHT_READ) != 0)
+	if (strcmp(ns->name, listing->after) > 0 && rights_see(listing->core, listing->session, ns))
 		listing->found[listing->nr_found++] = ns;
 	return listing->nr_found < listing->max;
 }
@@ -322,7 +336,7 @@ int namespace_list(struct core *core, struct session *session, struct event *eve
 	const Afar__NamespaceList *ask = event->request->namespace_list;
 	const struct namespace *found[CORE_LIST_MAX];
 	struct listing listing = {.core = core,
-				  .principal = session->principal,
+				  .session = session,
 				  .after = ask->after,
 				  .found = found,
 				  .max = CORE_LIST_MAX};

@@ -300,7 +300,9 @@ static int compare_entries(const void *left, const void *right)
 		      (*(Afar__KeyInfo *const *)right)->name);
 }
 
-static int add_entry(Afar__KeyInfos *infos, const char *name, enum principal_kind kind)
+/* `principal` NULL: of a key file. */
+static int add_entry(Afar__KeyInfos *infos, const char *name, enum principal_kind kind,
+		     const struct principal *principal)
 {
 	Afar__KeyInfo *entry = MESSAGE_NEW(afar__key_info, Afar__KeyInfo);
 
@@ -310,6 +312,11 @@ static int add_entry(Afar__KeyInfos *infos, const char *name, enum principal_kin
 	entry->name = strdup(name);
 	entry->is_server = kind == PRINCIPAL_SERVER;
 	entry->is_operator = kind == PRINCIPAL_OPERATOR;
+	if (principal) {
+		entry->has_uid = principal->has_uid;
+		entry->uid = principal->uid;
+		entry->is_any = principal->is_any;
+	}
 	return entry->name ? 0 : error_code(-ENOMEM);
 }
 
@@ -362,13 +369,14 @@ int principals_list(const struct core *core, Afar__KeyInfos *infos)
 	if (!infos->entries)
 		return error_code(-ENOMEM);
 	for (size_t i = 0; ret == 0 && (key = keyring_file(core->keyring, i, &kind)) != NULL; i++)
-		ret = add_entry(infos, key->identity, kind);
+		ret = add_entry(infos, key->identity, kind, NULL);
 	cds_list_for_each_entry (principal, &core->state->principals, node)
 		/* A name that is in a key file too has the file's key. */
 		if (ret == 0 &&
 		    keyring_file_kind(core->keyring, principal->name) == PRINCIPAL_UNKNOWN)
 			ret = add_entry(infos, principal->name,
-					principal->is_server ? PRINCIPAL_SERVER : PRINCIPAL_CLIENT);
+					principal->is_server ? PRINCIPAL_SERVER : PRINCIPAL_CLIENT,
+					principal);
 	if (ret < 0)
 		return ret;
 	qsort(infos->entries, infos->n_entries, sizeof(*infos->entries), compare_entries);

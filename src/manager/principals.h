@@ -26,6 +26,9 @@ core_operation namespace_grant;
 /* Bits of rpc/capability.h, beside which: */
 #define RIGHT_OWN 0x4U
 uint32_t rights_of(const struct core *core, const char *principal, const struct namespace *ns);
+/* False: to the session's principal the namespace is not there. Each answer must be that to a name or a number which
+ * nothing has. */
+bool rights_see(const struct core *core, const struct session *session, const struct namespace *ns);
 /* -EACCES with a sentence, unless the session's principal has all of the rights. */
 int rights_check(const struct core *core, const struct session *session, const struct namespace *ns,
 		 uint32_t rights, const char *asked);

@@ -246,11 +246,11 @@ static int check_alloc(const struct core *core, const struct session *session,
 			"control characters; take another",
 			ns->name, AFAR_NAME_MAX);
 	if (ns->is_volume != (ask->is_volume != 0) || (ns->is_volume && ns->nr_regions != 0))
-		return error_fail(-EINVAL, "%s in '%s': it is a %s; %s", what, ns->name,
-				  namespace_noun(ns),
-				  ns->is_files	  ? "copy files into it with 'afar put'"
-				  : ns->is_volume ? "use it with 'afar export', or take a namespace"
-						  : "and no volume, which 'afar volume create' makes");
+		return error_fail(
+			-EINVAL, "%s in '%s': it is a %s; %s", what, ns->name, namespace_noun(ns),
+			ns->is_files	? "copy files into it with 'afar put'"
+			: ns->is_volume ? "use it with 'afar export', or take a namespace"
+					: "and no volume, which 'afar volume create' makes");
 	if (ask->bytes == 0)
 		return error_fail(-EINVAL, "allocate a region in '%s': 0 bytes; say how many",
 				  ns->name);
@@ -438,8 +438,8 @@ int region_finish(struct core *core, struct session *session, struct event *even
 {
 	const Afar__RegionFinish *ask = event->request->region_finish;
 	struct region *region = NULL;
-	int ret = region_find(core, "finish", ask->namespace_, ask->address, ask->generation,
-			      &region);
+	int ret = region_find(core, session, "finish", ask->namespace_, ask->address,
+			      ask->generation, &region);
 
 	if (ret == 0)
 		ret = rights_check(core, session, region->ns, RIGHT_ALL, "finish a region");
@@ -478,8 +478,8 @@ static int find_newest(const struct core *core, const struct session *session,
 {
 	struct reference *reference = NULL;
 	struct region *region = NULL;
-	int ret = region_find(core, "refresh", ask->namespace_, ask->address, ask->generation,
-			      &region);
+	int ret = region_find(core, session, "refresh", ask->namespace_, ask->address,
+			      ask->generation, &region);
 
 	if (ret == 0)
 		ret = region_find_reference(session, "refresh", region, &reference);
@@ -593,11 +593,13 @@ int region_drop(struct core *core, struct reference *reference)
 	return ret == 0 ? region_reclaim(core, region) : ret;
 }
 
-int region_find(const struct core *core, const char *asked, uint64_t ns_number, uint64_t address,
-		uint64_t generation, struct region **out)
+int region_find(const struct core *core, const struct session *session, const char *asked,
+		uint64_t ns_number, uint64_t address, uint64_t generation, struct region **out)
 {
 	struct region *region = state_region(core->state, generation);
 
+	if (region && !rights_see(core, session, region->ns))
+		region = NULL;
 	if (region ? region_is_gone(region)
 		   : generation != 0 && generation < core->state->next_generation)
 		return error_fail(
@@ -630,8 +632,8 @@ int region_close(struct core *core, struct session *session, struct event *event
 	const Afar__RegionClose *ask = event->request->region_close;
 	struct reference *reference = NULL;
 	struct region *region = NULL;
-	int ret =
-		region_find(core, "close", ask->namespace_, ask->address, ask->generation, &region);
+	int ret = region_find(core, session, "close", ask->namespace_, ask->address,
+			      ask->generation, &region);
 
 	if (ret == 0)
 		ret = region_find_reference(session, "close", region, &reference);
@@ -656,8 +658,8 @@ static int find_to_free(const struct core *core, const struct session *session,
 
 	say(what, "remove", ask->name, ask->address);
 	if (ask->generation != 0) {
-		ret = region_find(core, "remove", ask->namespace_, ask->address, ask->generation,
-				  out);
+		ret = region_find(core, session, "remove", ask->namespace_, ask->address,
+				  ask->generation, out);
 		return ret < 0 ? ret : rights_check(core, session, (*out)->ns, RIGHT_ALL, what);
 	}
 	ret = core_namespace(core, session, what, ask->namespace_, RIGHT_ALL, &ns);
@@ -700,13 +702,11 @@ int region_access(struct core *core, struct session *session, struct event *even
 	struct reference *reference = NULL;
 	struct region *region = NULL;
 	Afar__Accesses *accesses;
-	int ret = region_find(core, "get access to", ask->namespace_, ask->address, ask->generation,
-			      &region);
+	int ret = region_find(core, session, "get access to", ask->namespace_, ask->address,
+			      ask->generation, &region);
 
 	if (ret == 0)
 		ret = region_find_reference(session, "get access to", region, &reference);
-	if (ret == 0)
-		ret = rights_check(core, session, region->ns, RIGHT_READ, "get access to a region");
 	if (ret < 0)
 		return ret;
 	accesses = MESSAGE_NEW(afar__accesses, Afar__Accesses);
@@ -728,13 +728,11 @@ int region_look(struct core *core, struct session *session, struct event *event)
 	struct reference *reference = NULL;
 	struct region *region = NULL;
 	bool with_layout;
-	int ret = region_find(core, "look at", ask->namespace_, ask->address, ask->generation,
-			      &region);
+	int ret = region_find(core, session, "look at", ask->namespace_, ask->address,
+			      ask->generation, &region);
 
 	if (ret == 0)
 		ret = region_find_reference(session, "look at", region, &reference);
-	if (ret == 0)
-		ret = rights_check(core, session, region->ns, RIGHT_READ, "look at a region");
 	if (ret == 0 && seal_is_running(core, ask->generation))
 		ret = seal_fail_slow(core, ask->generation);
 	if (ret < 0)

@@ -25,7 +25,7 @@ static inline const char *namespace_command(const struct namespace *ns)
 {
 	return kind_command(ns->is_volume, ns->is_files);
 }
-/* -ENOENT, or -EACCES without all of the rights, with a sentence. */
+/* -ENOENT also without any right, -EACCES without all of the rights, with a sentence. */
 int core_namespace(const struct core *core, const struct session *session, const char *asked,
 		   uint64_t number, uint32_t rights, struct namespace **out);
 /* Gives the memory of a deleted namespace back once no region is left. -ENOMEM. */
@@ -36,9 +36,9 @@ bool is_printable(const char *text, size_t length_max);
 core_operation region_alloc, region_open, region_close, region_free_operation, region_list,
 	region_access, region_look, region_finish;
 /* Finds a region by its generation, which a client may have from long ago. -ENOENT, -AFAR_EFREED
- * with a sentence. */
-int region_find(const struct core *core, const char *asked, uint64_t ns_number, uint64_t address,
-		uint64_t generation, struct region **out);
+ * with a sentence; a region in whose namespace the session has no right is one that was freed. */
+int region_find(const struct core *core, const struct session *session, const char *asked,
+		uint64_t ns_number, uint64_t address, uint64_t generation, struct region **out);
 /* Finds the reference of a session that has the region open, else -EINVAL with a sentence. */
 int region_find_reference(const struct session *session, const char *asked,
 			  const struct region *region, struct reference **out);

@@ -81,13 +81,9 @@ static int reply_region(const struct core *core, const struct session *session, 
 			Afar__Reply *reply)
 {
 	const struct region *region = state_region(core->state, generation);
-	int ret;
 
-	if (!region || region_is_gone(region))
+	if (!region || region_is_gone(region) || !rights_see(core, session, region->ns))
 		return error_fail(-AFAR_EFREED, "tell of a region: it was freed meanwhile");
-	ret = rights_check(core, session, region->ns, RIGHT_READ, "tell of a region");
-	if (ret < 0)
-		return ret;
 	/* A request that comes again when the region is closed must not get more than the first one
 	 * would. */
 	if (!session_reference(session, generation))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Rights on namespaces: operators and the owner may do everything, others what was granted to them.
- * Rooms ask here at every request. Capabilities tell servers what this said when they were made. So
+ * To whoever has none a namespace is not there: nobody learns its name, its owner or its kind. Rooms ask here at every request. Capabilities tell servers what this said when they were made. So
  * a principal that loses a right also loses its sessions that may have keys by it: fencing ends
  * those.
  */
@@ -29,6 +29,11 @@ uint32_t rights_of(const struct core *core, const char *principal, const struct 
 	if (kind != PRINCIPAL_CLIENT)
 		return 0;
 	return is_owner(ns, principal) ? RIGHT_ALL | RIGHT_OWN : namespace_granted(ns, principal);
+}
+
+bool rights_see(const struct core *core, const struct session *session, const struct namespace *ns)
+{
+	return (rights_of(core, session->principal, ns) & RIGHT_READ) != 0;
 }
 
 int rights_check(const struct core *core, const struct session *session, const struct namespace *ns,

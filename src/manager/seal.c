@@ -337,8 +337,8 @@ int region_seal(struct core *core, struct session *session, struct event *event)
 	struct reference *reference = NULL;
 	struct region *region = NULL;
 	struct job *job;
-	int ret = region_find(core, "seal", wanted->namespace_, wanted->address, wanted->generation,
-			      &region);
+	int ret = region_find(core, session, "seal", wanted->namespace_, wanted->address,
+			      wanted->generation, &region);
 
 	if (ret == 0)
 		ret = region_find_reference(session, "seal", region, &reference);

@@ -62,7 +62,8 @@ static int find_version(const struct core *core, const struct session *session, 
 			const Afar__RegionBegin *ask, struct region **out)
 {
 	struct reference *reference = NULL;
-	int ret = region_find(core, asked, ask->namespace_, ask->address, ask->generation, out);
+	int ret = region_find(core, session, asked, ask->namespace_, ask->address, ask->generation,
+			      out);
 
 	if (ret == 0)
 		ret = region_find_reference(session, asked, *out, &reference);

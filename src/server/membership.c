@@ -24,6 +24,7 @@
 #include "rpc/protobuf.h"
 #include "server/identity.h"
 #include "server/join.h"
+#include "server/join_key.h"
 #include "server/membership.h"
 #include "server/orders.h"
 #include "server/report.h"
@@ -56,7 +57,9 @@ struct membership {
 	enum link_state state;
 	struct rpc_connection *connection; /* the thread's own reference, or NULL     */
 	int closed_status;
-	bool is_refused;	     /* the join was: that closed the connection, and is logged */
+	bool is_told;		     /* why we have closed the connection: that is logged */
+	struct join_key join_key;    /* the thread's own */
+	bool is_renewing;	     /* the key, as soon as there is nothing between */
 	struct server_identity self; /* number 0 before its first join */
 	char outage[OUTAGE_MAX];     /* as logged last; empty while joined */
 	struct backoff backoff;
@@ -157,12 +160,17 @@ static void back_off(struct membership *membership)
 /*
  * Returns whether it is useless to try again, because the key is refused, or what the server is and
  * has: of another cluster, or a store of one. A server that was a member tries on: its memory is at
- * stake, and operators may change keys while servers run.
+ * stake, and operators may change keys while servers run. So does one whose key file has another key. Call it once for
+ * each failure.
  */
-static bool is_final(const struct membership *membership, int status)
+static bool is_final(struct membership *membership, int status)
 {
+	const bool is_of_key = status == -AFAR_EAUTH || status == -EACCES;
+
 	if (status == -AFAR_ELOST)
 		return true;
+	if (is_of_key && join_key_refused(&membership->join_key))
+		return false;
 	return (status == -AFAR_EAUTH || status == -EACCES || status == -EINVAL) &&
 	       !membership->has_joined;
 }
@@ -192,8 +200,9 @@ static void connect_manager(struct membership *membership)
 	pthread_mutex_lock(&membership->lock);
 	membership->state = LINK_CONNECTING;
 	pthread_mutex_unlock(&membership->lock);
-	ret = rpc_connect(options->loop, options->manager_host, options->manager_port, options->key,
-			  &handlers, membership, &connection);
+	join_key_choose(&membership->join_key);
+	ret = rpc_connect(options->loop, options->manager_host, options->manager_port,
+			  &membership->join_key.key, &handlers, membership, &connection);
 	pthread_mutex_lock(&membership->lock);
 	if (ret == 0)
 		membership->connection = connection;
@@ -207,18 +216,18 @@ static void connect_manager(struct membership *membership)
 /* Call it when the loop has said that the connection is closed. */
 static void drop_connection(struct membership *membership)
 {
-	bool is_refused;
+	bool is_told;
 	int ret;
 
 	pthread_mutex_lock(&membership->lock);
 	rpc_connection_unref(membership->connection);
 	membership->connection = NULL;
 	ret = membership->closed_status;
-	is_refused = membership->is_refused;
-	membership->is_refused = false;
+	is_told = membership->is_told;
+	membership->is_told = false;
 	back_off(membership);
 	pthread_mutex_unlock(&membership->lock);
-	if (is_refused)
+	if (is_told)
 		return;
 	if (ret == -AFAR_EAUTH && is_final(membership, ret)) {
 		error_fail(
@@ -227,7 +236,7 @@ static void drop_connection(struct membership *membership)
 			"start the server with a join key of it (its server.key, or 'afar key add "
 			"--server')",
 			membership->options.manager_host, membership->options.manager_port,
-			membership->options.key->identity);
+			membership->join_key.key.identity);
 		give_up(membership, ret);
 		return;
 	}
@@ -382,6 +391,7 @@ static void join_manager(struct membership *membership)
 	if (membership->state == LINK_OPEN && ret == 0) {
 		membership->state = LINK_JOINED;
 		membership->has_joined = true;
+		join_key_accepted(&membership->join_key);
 		orders_set_joined(membership->orders, true);
 		membership->outage[0] = '\0';
 		backoff_reset(&membership->backoff);
@@ -389,7 +399,7 @@ static void join_manager(struct membership *membership)
 		membership->reported = (struct reported){0};
 	} else if (membership->state == LINK_OPEN) {
 		membership->state = LINK_CLOSING;
-		membership->is_refused = true;
+		membership->is_told = true;
 		rpc_connection_close(membership->connection);
 	}
 	pthread_mutex_unlock(&membership->lock);
@@ -397,6 +407,24 @@ static void join_manager(struct membership *membership)
 		log_info("joined the cluster of manager %s:%u as server %llu",
 			 membership->options.manager_host, membership->options.manager_port,
 			 printable(membership->self.number));
+}
+
+/* Reads the key file, and leaves the manager, to come again with another key, if there is one. Nobody else notices more than a lost
+ * connection to the manager. */
+static void renew_key(struct membership *membership)
+{
+	if (!join_key_renew(&membership->join_key))
+		return;
+	log_info("the server joins anew, with the key of '%s'", membership->join_key.key.identity);
+	pthread_mutex_lock(&membership->lock);
+	membership->next_attempt = 0;
+	if (membership->state == LINK_JOINED) {
+		membership->state = LINK_CLOSING;
+		membership->is_told = true;
+		backoff_reset(&membership->backoff);
+		rpc_connection_close(membership->connection);
+	}
+	pthread_mutex_unlock(&membership->lock);
 }
 
 /* ---- Reporting. On the membership's thread. */
@@ -467,7 +495,16 @@ static void wait_until(struct membership *membership, uint64_t deadline)
 	pthread_cond_timedwait(&membership->changed, &membership->lock, &until);
 }
 
-enum duty { DUTY_DROP, DUTY_CONNECT, DUTY_JOIN, DUTY_ORDERS, DUTY_TERM, DUTY_REPORT, DUTY_STOP };
+enum duty {
+	DUTY_DROP,
+	DUTY_CONNECT,
+	DUTY_JOIN,
+	DUTY_KEY,
+	DUTY_ORDERS,
+	DUTY_TERM,
+	DUTY_REPORT,
+	DUTY_STOP,
+};
 
 /* Returns the most urgent duty; waits while there is none. The caller holds the lock. */
 static enum duty next_duty(struct membership *membership)
@@ -482,6 +519,9 @@ static enum duty next_duty(struct membership *membership)
 			return DUTY_DROP;
 		if (membership->state == LINK_OPEN)
 			return DUTY_JOIN;
+		if (membership->is_renewing &&
+		    (membership->state == LINK_JOINED || membership->state == LINK_DOWN))
+			return DUTY_KEY;
 		if (orders_are_waiting(membership->orders))
 			return DUTY_ORDERS;
 		if (membership->state == LINK_DOWN && membership->failure == 0) {
@@ -511,6 +551,8 @@ static void *thread_run(void *argument)
 			membership->is_report_due = false;
 		if (duty == DUTY_TERM)
 			membership->is_term_due = false;
+		if (duty == DUTY_KEY)
+			membership->is_renewing = false;
 		pthread_mutex_unlock(&membership->lock);
 		switch (duty) {
 		case DUTY_DROP:
@@ -521,6 +563,9 @@ static void *thread_run(void *argument)
 			break;
 		case DUTY_JOIN:
 			join_manager(membership);
+			break;
+		case DUTY_KEY:
+			renew_key(membership);
 			break;
 		case DUTY_ORDERS:
 			orders_work(membership->orders);
@@ -579,10 +624,13 @@ int membership_open(const struct membership_options *options, struct membership 
 		return error_code(-ENOMEM);
 	membership->options = *options;
 	membership->backoff = (struct backoff){.min_ms = BACKOFF_MIN_MS, .max_ms = BACKOFF_MAX_MS};
-	ret = options->folder ? identity_load(options->folder, &membership->self) : 0;
+	ret = join_key_init(&membership->join_key, options->key_file, options->key);
+	if (ret == 0 && options->folder)
+		ret = identity_load(options->folder, &membership->self);
 	if (ret == 0)
 		ret = open_orders(membership);
 	if (ret != 0) {
+		join_key_wipe(&membership->join_key);
 		free(membership);
 		return ret;
 	}
@@ -602,6 +650,7 @@ void membership_close(struct membership *membership)
 	orders_close(membership->orders);
 	pthread_cond_destroy(&membership->changed);
 	pthread_mutex_destroy(&membership->lock);
+	join_key_wipe(&membership->join_key);
 	free(membership);
 }
 
@@ -678,6 +727,14 @@ int membership_failure(struct membership *membership)
 	pthread_mutex_unlock(&membership->lock);
 	/* The thread wrote the sentence with `failure`, under the lock, and never again. */
 	return failure != 0 ? error_fail(failure, "%s", membership->failure_sentence) : 0;
+}
+
+void membership_renew_key(struct membership *membership)
+{
+	pthread_mutex_lock(&membership->lock);
+	membership->is_renewing = true;
+	pthread_cond_signal(&membership->changed);
+	pthread_mutex_unlock(&membership->lock);
 }
 
 void membership_changed(struct membership *membership)

@@ -18,14 +18,15 @@
 
 struct membership;
 
-/* All pointers must outlive membership_close(). */
+/* All pointers but that to the key file's name must outlive membership_close(). */
 struct membership_options {
 	struct rpc_loop *loop;
 	const char *name;
 	const char *manager_host;
 	uint16_t manager_port;
-	const struct key *key;
-	const char *folder; /* of the file with the server's number; NULL: none */
+	const struct key *key; /* of the first attempt, if there is no file */
+	const char *key_file;  /* NULL: none */
+	const char *folder;    /* of the file with the server's number; NULL: none */
 	const struct incarnation *incarnation;
 	const char *control_address; /* as listened on; a wildcard host is replaced */
 	struct lanes *lanes;
@@ -54,6 +55,8 @@ bool membership_is_kept_out(struct membership *membership);
 /* Returns 0, or why it gave up, with a sentence: the manager does not accept its key (-AFAR_EAUTH,
  * -EACCES), or has removed the server (-AFAR_ELOST). */
 int membership_failure(struct membership *membership);
+/* Has the thread read the key file anew, and join anew if its first key is another one. Any thread may call it. */
+void membership_renew_key(struct membership *membership);
 /* Call it when the numbers may have changed: a report will go out. Any thread may call it. */
 void membership_changed(struct membership *membership);
 

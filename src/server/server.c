@@ -187,9 +187,9 @@ static int start_progress(struct server *server, const struct server_options *op
 	return lanes_start(server->lanes, options->sysfs ? options->sysfs : "/sys", &progress);
 }
 
-/* A store's lane listens where the first lane over tcp does, on a port of its own; without one,
+/* A store's lane listens at the host where the first lane over tcp does, on a port of its own; without one,
  * where clients' control connections come. */
-static void store_address(const struct server_options *options, char out[FABRIC_ADDRESS_MAX])
+static void stores_host(const struct server_options *options, char out[FABRIC_ADDRESS_MAX])
 {
 	const char *address = options->control_address;
 	const char *colon;
@@ -199,7 +199,7 @@ static void store_address(const struct server_options *options, char out[FABRIC_
 			address = options->lanes[i - 1].address;
 	}
 	colon = strrchr(address, ':');
-	snprintf(out, FABRIC_ADDRESS_MAX, "%.*s:0", colon ? (int)(colon - address) : 0, address);
+	snprintf(out, FABRIC_ADDRESS_MAX, "%.*s", colon ? (int)(colon - address) : 0, address);
 }
 
 static int check_stores(const struct server_options *options)
@@ -226,8 +226,8 @@ static int open_stores(struct server *server, const struct server_options *optio
 	int ret = check_stores(options);
 	struct store *opened;
 
-	store_address(options, address);
-	stores_set(&server->stores, server->lanes, &store);
+	stores_host(options, address);
+	stores_set(&server->stores, server->lanes, &store, options->stores_port);
 	for (unsigned i = 0; i < options->nr_stores && ret == 0; i++)
 		ret = stores_open(&server->stores, options->stores[i].path,
 				  options->stores[i].create_bytes, &opened);
@@ -259,6 +259,7 @@ static int start_membership(struct server *server, struct rpc_loop *loop,
 		.manager_host = server->manager_host,
 		.manager_port = options->manager_port,
 		.key = &server->key,
+		.key_file = options->key_file,
 		.folder = options->folder ? server->folder : NULL,
 		.incarnation = &server->incarnation,
 		.control_address = control_address(server->control),
@@ -328,6 +329,11 @@ int server_is_kept_out(const struct server *server)
 int server_failure(const struct server *server)
 {
 	return membership_failure(server->membership);
+}
+
+void server_renew_key(struct server *server)
+{
+	membership_renew_key(server->membership);
 }
 
 /* Stops from the outside in: first requests, then service, then the memory. */

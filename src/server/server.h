@@ -35,12 +35,16 @@ struct server_options {
 	const char *manager_host;
 	uint16_t manager_port;
 	const struct key *key; /* proved to the manager; copied */
+	const char
+		*key_file; /* read anew before each attempt to join; NULL: the key stays; copied */
 	/* HOST:PORT on which clients' control connections come; port 0: any. */
 	const char *control_address;
 	const struct server_lane *lanes; /* clients reach the memory by them, the best first */
 	unsigned nr_lanes;
 	const struct server_store *stores;
-	unsigned nr_stores;	    /* at most SERVER_STORES_MAX */
+	unsigned nr_stores; /* at most SERVER_STORES_MAX */
+	uint16_t
+		stores_port; /* clients reach each over the first port from here on that no other has; 0: any */
 	uint64_t scrub_bytes_per_s; /* stores are read so fast to find bad blocks; 0: not */
 	const char *folder;	    /* keeps the server's number over restarts; NULL: no folder */
 	uint64_t capacity_bytes;    /* lent at most; 0: half of the machine's memory              */
@@ -74,6 +78,8 @@ int server_is_kept_out(const struct server *server);
  * accept the key of a server that has not joined yet (-AFAR_EAUTH, -EACCES), or has removed it from
  * the cluster (-AFAR_ELOST). */
 int server_failure(const struct server *server);
+/* Reads the key file anew. If its first key is another one, the server joins anew with that; its memory stays. */
+void server_renew_key(struct server *server);
 /* Closes the server's connections and frees its memory. Call it before rpc_loop_stop(), and not on
  * the loop's thread. */
 void server_stop(struct server *server);

@@ -363,8 +363,10 @@ static void on_moved(struct space_request *request)
 	CDS_INIT_LIST_HEAD(&store->asking);
 	cds_list_for_each_entry_safe (keys, next, &asking, node) {
 		if (result != 0 && keys->extents[keys->nr_done] == extent->number)
-			keys->done(keys, error_fail(result, "confirm an extent of the store %s: %s",
-						    store->path, afar_strerror(result)));
+			keys->done(keys,
+				   error_fail(result, "confirm an extent of store %016llx: %s",
+					      (unsigned long long)store_number(store),
+					      afar_strerror(result)));
 		else
 			keys_continue(keys);
 	}
@@ -432,9 +434,10 @@ static void keys_continue(struct store_keys *keys)
 		if (!extent || store_extent_is_leaving(extent)) {
 			ret = error_fail(-AFAR_ELOST,
 					 "key of extent %llu: namespace %llu has no such extent in "
-					 "the store %s",
+					 "store %016llx",
 					 (unsigned long long)number,
-					 (unsigned long long)keys->reach.namespace, store->path);
+					 (unsigned long long)keys->reach.namespace,
+					 (unsigned long long)store_number(store));
 		} else if (extent->state == EXTENT_IS_PROVISIONAL) {
 			ret = confirm(extent);
 			if (ret != 0)
@@ -453,9 +456,9 @@ static void run_keys(void *argument)
 	struct store_keys *keys = argument;
 
 	if (keys->store->is_closed || keys->store->is_gone)
-		keys->done(keys,
-			   error_fail(-AFAR_ESERVER, "get keys of the store %s: its device is gone",
-				      keys->store->path));
+		keys->done(keys, error_fail(-AFAR_ESERVER,
+					    "get keys of store %016llx: its device is gone",
+					    (unsigned long long)store_number(keys->store)));
 	else
 		keys_continue(keys);
 }

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -16,12 +17,14 @@ void stores_init(struct stores *stores)
 	pthread_rwlock_init(&stores->lock, NULL);
 }
 
-void stores_set(struct stores *stores, struct lanes *lanes, const struct store_options *options)
+void stores_set(struct stores *stores, struct lanes *lanes, const struct store_options *options,
+		uint16_t first_port)
 {
 	stores->lanes = lanes;
 	stores->options = *options;
-	snprintf(stores->address, sizeof(stores->address), "%s", options->address);
-	stores->options.address = stores->address;
+	snprintf(stores->host, sizeof(stores->host), "%s", options->address);
+	stores->options.address = NULL;
+	stores->first_port = first_port;
 }
 
 void stores_close(struct stores *stores)
@@ -39,6 +42,28 @@ void stores_close(struct stores *stores)
 }
 
 /* ---- Coming */
+
+static bool has_port(const struct stores *stores, unsigned port)
+{
+	for (unsigned i = 0; i < stores->nr; i++) {
+		const char *address = progress_address(store_progress(stores->entries[i]));
+		const char *colon = strrchr(address, ':');
+
+		if (colon && strtoul(colon + 1, NULL, 10) == port)
+			return true;
+	}
+	return false;
+}
+
+/* Names where the next store listens. Fixed ports are few, so that a firewall can let them through: the first that is free. */
+static void name_address(const struct stores *stores, char out[FABRIC_ADDRESS_MAX + 8])
+{
+	unsigned port = stores->first_port;
+
+	while (port != 0 && has_port(stores, port))
+		port++;
+	snprintf(out, FABRIC_ADDRESS_MAX + 8, "%s:%u", stores->host, port);
+}
 
 /* Has others find it, and closings reach it. */
 static int enter(struct stores *stores, struct store *store)
@@ -63,13 +88,15 @@ static int enter(struct stores *stores, struct store *store)
 int stores_open(struct stores *stores, const char *path, uint64_t create_bytes, struct store **out)
 {
 	struct store_options options = stores->options;
-	char sentence[ERROR_LINE_BYTES];
+	char sentence[ERROR_LINE_BYTES], address[FABRIC_ADDRESS_MAX + 8];
 	struct store *store;
 	int ret;
 
 	if (stores->nr == STORES_MAX)
 		return error_fail(-ENOSPC, "open the store %s: a server has at most %u", path,
 				  STORES_MAX);
+	name_address(stores, address);
+	options.address = address;
 	options.path = path;
 	options.create_bytes = create_bytes;
 	ret = store_start(&options, &store);

@@ -19,14 +19,17 @@ struct stores {
 	unsigned nr;
 	struct lanes *lanes;	      /* whose closings go over the stores' lanes, too */
 	struct store_options options; /* of each, but for path and size */
-	char address[FABRIC_ADDRESS_MAX];
+	char host[FABRIC_ADDRESS_MAX];
+	uint16_t
+		first_port; /* each listens on the first from here on that no other has; 0: on any */
 };
 
 void stores_init(struct stores *stores);
 /* Closes those that are left, after lanes_stop(). Also if stores_set() was never called. */
 void stores_close(struct stores *stores);
-/* What stores are opened with from now on. The address is copied. */
-void stores_set(struct stores *stores, struct lanes *lanes, const struct store_options *options);
+/* What stores are opened with from now on. The options' address is the host alone, and copied. */
+void stores_set(struct stores *stores, struct lanes *lanes, const struct store_options *options,
+		uint16_t first_port);
 
 /* Opens a store. Blocks. Errors, with a sentence: those of store_start(); -EEXIST: it is a copy of one
  * that is open; -ENOSPC: there are STORES_MAX. */

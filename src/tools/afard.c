@@ -3,7 +3,7 @@
  * The daemon: a manager, a server, or both on one loop. It owns the data folder (locked while it
  * runs, so that no two daemons share one), the keys in its files, and DIR/cluster, which tells
  * `afar` on this machine where the cluster is. It starts what its configuration says, announces
- * itself, sleeps until a signal, and stops in reverse order.
+ * itself, sleeps until a signal, and stops in reverse order. SIGHUP has a server read its key anew.
  *
  * `afard --check FOLDER` looks at a manager's records instead.
  *
@@ -52,6 +52,7 @@ struct daemon {
 	char server_folder[PATH_MAX];
 	char own_flash[PATH_MAX];     /* the store that the server keeps in its folder */
 	char operator_file[PATH_MAX]; /* absolute; empty: this daemon has no manager */
+	char join_file[PATH_MAX];     /* of a server without a manager: read anew while it runs */
 	struct key operators[NR_KEYS_MAX];
 	size_t nr_operators;
 	struct key servers[NR_KEYS_MAX]; /* our own server joins with the first */
@@ -129,20 +130,12 @@ static int open_folder(struct daemon *daemon)
 
 /* ---- Keys */
 
-/* Reads a file whose keys must be principals', not a kind of identity that daemons make. */
 static int load_principals(const char *path, struct key keys[NR_KEYS_MAX], size_t *nr_keys)
 {
-	int found = key_load(path, keys, NR_KEYS_MAX);
+	int found = key_load_principals(path, keys, NR_KEYS_MAX);
 
 	if (found < 0)
 		return found;
-	for (int i = 0; i < found; i++) {
-		if (!key_is_principal(keys[i].identity))
-			return error_fail(-EINVAL,
-					  "key file '%s': '%s' is no principal's name; use 1 to %d "
-					  "of A-Z a-z 0-9 . _ @ -",
-					  path, keys[i].identity, KEY_PRINCIPAL_MAX);
-	}
 	*nr_keys = (size_t)found;
 	return 0;
 }
@@ -202,24 +195,24 @@ static int load_servers(struct daemon *daemon)
 	return ret;
 }
 
-/* Loads the key that a server without a manager joins with: the first that --key names, otherwise
- * that of DIR/server.key. */
-static int load_join_key(struct daemon *daemon)
+/* Loads the keys that a server without a manager may join with: those of the file that --key names, otherwise
+ * of DIR/server.key. */
+static int load_join_keys(struct daemon *daemon)
 {
-	char own[PATH_MAX];
-	int ret;
+	int ret = 0;
 
 	if (daemon->config.key[0])
-		return load_principals(daemon->config.key, daemon->servers, &daemon->nr_servers);
-	ret = name_inner(daemon, SERVER_FILE, own);
+		snprintf(daemon->join_file, sizeof(daemon->join_file), "%s", daemon->config.key);
+	else
+		ret = name_inner(daemon, SERVER_FILE, daemon->join_file);
 	if (ret)
 		return ret;
-	if (access(own, F_OK))
+	if (!daemon->config.key[0] && access(daemon->join_file, F_OK))
 		return error_fail(-ENOENT,
 				  "start a server in %s: it has no " SERVER_FILE
 				  "; copy the manager's there, or name it with --key",
 				  daemon->config.data);
-	return load_principals(own, daemon->servers, &daemon->nr_servers);
+	return load_principals(daemon->join_file, daemon->servers, &daemon->nr_servers);
 }
 
 static int load_keys(struct daemon *daemon)
@@ -227,7 +220,7 @@ static int load_keys(struct daemon *daemon)
 	int ret;
 
 	if (!(daemon->config.role & ROLE_MANAGER))
-		return load_join_key(daemon);
+		return load_join_keys(daemon);
 	ret = load_operators(daemon);
 	return ret ? ret : load_servers(daemon);
 }
@@ -381,11 +374,13 @@ static int start_server(struct daemon *daemon)
 		.manager_host = daemon->manager_uri.host,
 		.manager_port = daemon->manager_uri.port,
 		.key = &daemon->servers[0],
+		.key_file = *daemon->join_file ? daemon->join_file : NULL,
 		.control_address = config->control[0] ? config->control : address,
 		.lanes = lanes,
 		.nr_lanes = config->nr_lanes ? config->nr_lanes : 2,
 		.folder = daemon->server_folder,
 		.stores = stores,
+		.stores_port = config->flash_port,
 		.scrub_bytes_per_s = config->scrub_bytes_per_s,
 		.capacity_bytes = config->memory_bytes,
 		.pool_bytes = config->pool_bytes,
@@ -431,20 +426,25 @@ static int start(struct daemon *daemon)
 	return ret;
 }
 
-static bool is_over(const struct daemon *daemon, int signal_number)
+/* Does what a signal asks for. Returns whether the daemon shall end. */
+static bool take_signal(struct daemon *daemon, int signal_number)
 {
+	if (signal_number == SIGHUP && daemon->server)
+		server_renew_key(daemon->server);
+	if (signal_number == SIGHUP)
+		return false;
 	if (signal_number == WAKE_SIGNAL)
 		return daemon->server && server_failure(daemon->server);
 	return signal_number > 0;
 }
 
-static void await_end(const struct daemon *daemon)
+static void await_end(struct daemon *daemon)
 {
 	int signal_number;
 
 	do {
 		signal_number = sigwaitinfo(&daemon->stop_signals, NULL);
-	} while (!is_over(daemon, signal_number));
+	} while (!take_signal(daemon, signal_number));
 }
 
 /* Whether nothing is left to wait for. A manager is needed by the operator who decides about its older records. */
@@ -461,7 +461,7 @@ static bool await_joined(struct daemon *daemon)
 	struct timespec pause = {.tv_nsec = 5000000};
 
 	while (!is_ready(daemon)) {
-		if (is_over(daemon, sigtimedwait(&daemon->stop_signals, NULL, &pause)))
+		if (take_signal(daemon, sigtimedwait(&daemon->stop_signals, NULL, &pause)))
 			return false;
 		if (pause.tv_nsec < 160000000)
 			pause.tv_nsec *= 2;
@@ -530,8 +530,8 @@ static void stop(struct daemon *daemon)
 
 /*
  * Blocks the signals, and the threads inherit that. Only main() takes these signals, by waiting for
- * them. Signals that were ignored from the start, by nohup or a shell's background job, stay
- * ignored.
+ * them. An interrupt that was ignored from the start, by a shell's background job, stays ignored. SIGHUP never ends a
+ * daemon.
  */
 static void block_stop_signals(struct daemon *daemon)
 {
@@ -542,7 +542,7 @@ static void block_stop_signals(struct daemon *daemon)
 	sigaddset(&daemon->stop_signals, WAKE_SIGNAL);
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		sigaction(numbers[i], NULL, &action);
-		if (numbers[i] == SIGTERM || action.sa_handler != SIG_IGN)
+		if (numbers[i] != SIGINT || action.sa_handler != SIG_IGN)
 			sigaddset(&daemon->stop_signals, numbers[i]);
 	}
 	sigprocmask(SIG_BLOCK, &daemon->stop_signals, NULL);
@@ -567,6 +567,7 @@ int main(int argc, char **argv)
 	setenv("FI_MR_CACHE_MAX_COUNT", "0", 1);
 	if (argc == 3 && strcmp(argv[1], "--check") == 0)
 		return check_folder(argv[2]);
+	block_stop_signals(&daemon);
 	ret = config_read(argc, argv, &daemon.config);
 	if (ret < 0)
 		return complain(2);
@@ -574,7 +575,6 @@ int main(int argc, char **argv)
 		return 0;
 	log_set_level(daemon.config.log_level);
 	hold_prepare();
-	block_stop_signals(&daemon);
 
 	ret = start(&daemon);
 	if (!ret && await_joined(&daemon)) {
@@ -586,7 +586,8 @@ int main(int argc, char **argv)
 		ret = server_failure(daemon.server);
 	if (ret)
 		complain(1);
-	/* From here on a second signal ends the process at once. */
+	/* From here on a second signal ends the process at once, but for SIGHUP. */
+	signal(SIGHUP, SIG_IGN);
 	sigprocmask(SIG_UNBLOCK, &daemon.stop_signals, NULL);
 	stop(&daemon);
 	return ret ? 1 : 0;

@@ -15,10 +15,12 @@
 
 #include "cli.h"
 
-#define LIST_MAX     64
-#define GROUPS_MAX   63U
-#define NAME_COLUMNS 32
-#define LINE_BYTES   (AFAR_PRINCIPAL_MAX + 1 + AFAR_KEY_HEX_MAX + 1)
+#define LIST_MAX	 64
+#define GROUPS_MAX	 63U
+#define NAME_COLUMNS	 32
+#define UID_COLUMNS	 14
+#define NAMESPACES_SHOWN 4U
+#define LINE_BYTES	 (AFAR_PRINCIPAL_MAX + 1 + AFAR_KEY_HEX_MAX + 1)
 
 /* ---- Adding */
 
@@ -202,26 +204,129 @@ static const char *kind_of(const struct afar_key_stat *entry)
 	return entry->flags & AFAR_KEY_OPERATOR ? "operator" : "client";
 }
 
+/* Whoever it may say that it is when it uses files. */
+static bool is_anybody(const struct afar_key_stat *entry)
+{
+	return (entry->flags & (AFAR_KEY_OPERATOR | AFAR_KEY_ANY_UID)) != 0;
+}
+
+static const char *text_of(const json_t *object, const char *name)
+{
+	const char *text = json_string_value(json_object_get(object, name));
+
+	return text ? text : "";
+}
+
+/* What a principal may do in a namespace: "owner", "rw", "r", or "". */
+static const char *rights_in(const json_t *ns, const char *principal)
+{
+	const json_t *grant;
+	size_t i;
+
+	if (strcmp(text_of(ns, "owner"), principal) == 0)
+		return "owner";
+	json_array_foreach(json_object_get(ns, "grants"), i,
+			   grant) if (strcmp(text_of(grant, "principal"), principal) ==
+				      0) return text_of(grant, "rights");
+	return "";
+}
+
 static void print_header(void)
 {
-	printf("%-*s %-8s %8s\n", NAME_COLUMNS, "PRINCIPAL", "KIND", "SESSIONS");
+	printf("%-*s %-8s %8s  %-*s  %s\n", NAME_COLUMNS, "PRINCIPAL", "KIND", "SESSIONS",
+	       UID_COLUMNS, "FILES OF", "NAMESPACES");
 }
 
-static void print_entry(const struct afar_key_stat *entry)
+static void print_namespaces(const struct afar_key_stat *entry, const json_t *status)
 {
+	const json_t *ns, *namespaces = json_object_get(status, "namespaces");
+	bool has_more = json_integer_value(json_object_get(status, "nr_namespaces")) >
+			(json_int_t)json_array_size(namespaces);
+	size_t i, nr = 0;
+
+	if (entry->flags & (AFAR_KEY_OPERATOR | AFAR_KEY_SERVER)) {
+		printf("%s", entry->flags & AFAR_KEY_OPERATOR ? "all" : "-");
+		return;
+	}
+	json_array_foreach(namespaces, i, ns)
+	{
+		const char *rights = rights_in(ns, entry->name);
+
+		if (!*rights || ++nr > NAMESPACES_SHOWN)
+			continue;
+		printf("%s", nr > 1 ? ", " : "");
+		cli_print(text_of(ns, "name"));
+		printf(" (%s)", rights);
+	}
+	if (nr > NAMESPACES_SHOWN)
+		printf(", %zu more", nr - NAMESPACES_SHOWN);
+	if (has_more)
+		printf("%smaybe more", nr ? ", " : "");
+	else if (nr == 0)
+		printf("-");
+}
+
+static void print_entry(const struct afar_key_stat *entry, const json_t *status)
+{
+	char files[UID_COLUMNS + 1] = "-";
+
+	if (is_anybody(entry))
+		snprintf(files, sizeof(files), "any uid");
+	else if (entry->flags & AFAR_KEY_UID)
+		snprintf(files, sizeof(files), "uid %u", entry->uid);
 	cli_print_padded(entry->name, NAME_COLUMNS);
-	printf(" %-8s %8u\n", kind_of(entry), entry->nr_sessions);
+	printf(" %-8s %8u  %-*s  ", kind_of(entry), entry->nr_sessions, UID_COLUMNS, files);
+	print_namespaces(entry, status);
+	putchar('\n');
 }
 
-static json_t *entry_to_json(const struct afar_key_stat *entry)
+/* An operator may use all, which are not listed again. */
+static json_t *namespaces_to_json(const struct afar_key_stat *entry, const json_t *status)
 {
-	return json_pack("{s:s, s:s, s:I}", "name", entry->name, "kind", kind_of(entry),
-			 "nr_sessions", (json_int_t)entry->nr_sessions);
+	json_t *out = json_array();
+	const json_t *ns;
+	size_t i;
+
+	if (entry->flags & (AFAR_KEY_OPERATOR | AFAR_KEY_SERVER))
+		return out;
+	json_array_foreach(json_object_get(status, "namespaces"), i, ns)
+	{
+		const char *rights = rights_in(ns, entry->name);
+
+		if (*rights)
+			json_array_append_new(out,
+					      json_pack("{s:s, s:s}", "name", text_of(ns, "name"),
+							"rights", rights));
+	}
+	return out;
+}
+
+static json_t *entry_to_json(const struct afar_key_stat *entry, const json_t *status)
+{
+	return json_pack("{s:s, s:s, s:I, s:b, s:o, s:o}", "name", entry->name, "kind",
+			 kind_of(entry), "nr_sessions", (json_int_t)entry->nr_sessions, "any_uid",
+			 (int)is_anybody(entry), "uid",
+			 entry->flags & AFAR_KEY_UID ? json_integer(entry->uid) : json_null(),
+			 "namespaces", namespaces_to_json(entry, status));
+}
+
+/* The cluster's status, which tells of the rights on namespaces; NULL: none. */
+static json_t *load_status(struct cli *cli)
+{
+	char *text;
+	json_t *status;
+
+	if (afar_session_status(cli->session, &text))
+		return NULL;
+	status = json_loads(text, 0, NULL);
+	free(text);
+	return status;
 }
 
 static int list(struct cli *cli, json_t *json)
 {
 	struct afar_key_stat entries[LIST_MAX];
+	json_t *status = load_status(cli);
 	char after[AFAR_PRINCIPAL_MAX + 1] = "";
 	bool has_header = json;
 	int n;
@@ -235,13 +340,14 @@ static int list(struct cli *cli, json_t *json)
 		has_header = true;
 		for (int i = 0; i < n; i++) {
 			if (json)
-				json_array_append_new(json, entry_to_json(&entries[i]));
+				json_array_append_new(json, entry_to_json(&entries[i], status));
 			else
-				print_entry(&entries[i]);
+				print_entry(&entries[i], status);
 		}
 		if (n > 0)
 			memcpy(after, entries[n - 1].name, sizeof(after));
 	} while (n > 0);
+	json_decref(status);
 	return n;
 }
 
@@ -269,7 +375,7 @@ static int key_revoke(struct cli *cli, const struct cli_command *command, int ar
 const struct cli_command key_commands[] = {
 	{"key add", "[--server] [--any-uid] [--uid N --gid N,N] NAME [--out FILE]",
 	 "make a principal and show its key, once", key_add},
-	{"key ls", "[--json]", "list the principals", key_ls},
+	{"key ls", "[--json]", "list the principals, and what each may use", key_ls},
 	{"key revoke", "NAME", "end a principal, its sessions and what they can reach", key_revoke},
 	{0},
 };

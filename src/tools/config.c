@@ -310,6 +310,16 @@ static int set_flash(struct config *config, const char *value, char problem[PROB
 	return 0;
 }
 
+/* A server has up to CONFIG_FLASH_MAX stores, also with those that come later, each with a port of its own. */
+static int set_flash_port(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	uint32_t port = 0;
+	int ret = keep_number(&port, value, 1, UINT16_MAX + 1 - CONFIG_FLASH_MAX, problem);
+
+	config->flash_port = (uint16_t)port;
+	return ret;
+}
+
 static int set_scrub(struct config *config, const char *value, char problem[PROBLEM_MAX])
 {
 	return keep_size(&config->scrub_bytes_per_s, value, problem);
@@ -358,6 +368,9 @@ static const struct setting settings[] = {
 	 "a file or block device with a flash layer, to lend, again for each; or the size of a "
 	 "file that is made in the data folder",
 	 set_flash},
+	{"flash-port", "server", "N",
+	 "clients reach the first store at this port, each further at the next (default: any)",
+	 set_flash_port},
 	{"scrub", "server", "SIZE",
 	 "read so much of each flash device per second, to find bad blocks (default 8M; 0: not)",
 	 set_scrub},

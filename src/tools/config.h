@@ -47,6 +47,7 @@ struct config {
 	char transport[CONFIG_TRANSPORT_MAX]; /* of lanes that name none */
 	struct config_flash flash[CONFIG_FLASH_MAX];
 	unsigned nr_flash;
+	uint16_t flash_port;	    /* 0: any */
 	uint64_t scrub_bytes_per_s; /* 0: not at all */
 	uint64_t memory_bytes;
 	uint64_t pool_bytes;

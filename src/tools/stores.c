@@ -121,13 +121,14 @@ static void add_store(struct table *table, const json_t *store)
 	bytes_cell(table, store, "map_bytes");
 	describe_health(store, health);
 	table_cell(table, health);
+	table_cell(table, text_of(store, "address", "-"));
 	table_cell(table, text_of(store, "path", "-"));
 }
 
 void stores_print(const json_t *stores)
 {
-	static const char *const headings[] = {"STORE", "ON",	  ">SIZE", ">GRANTED", ">USED",
-					       ">MAP",	"HEALTH", "PATH",  NULL};
+	static const char *const headings[] = {"STORE", "ON",	  ">SIZE",   ">GRANTED", ">USED",
+					       ">MAP",	"HEALTH", "ADDRESS", "PATH",	 NULL};
 	struct table *table = table_new_whole(headings);
 	const json_t *store;
 	size_t i;

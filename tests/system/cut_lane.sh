@@ -100,5 +100,16 @@ else
 fi
 gets
 
+# Where nobody answers is said, with the port: of the memory's lane alone, for the control is reached.
+stop_daemon both
+ip link set wire2 up
+start_daemon far --role server --data "$scratch/far" --name far --control 10.77.1.1:0 --data-listen tcp:10.77.2.1:7413 \
+	--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 64M
+"$AFAR" ns create far --width 1
+random_file in 1000000
+on_client "$AFAR" region put in far:a >/dev/null
+ip link set wire2 down
+refused 1 'server far at 10\.77\.2\.1:7413: it did not answer in time.*firewall' nsenter -t "$client" -n "$AFAR" --timeout 2 region get far:a out
+
 kill "$client"
 wait "$client" || :

@@ -371,7 +371,7 @@ if [ "$(id -u)" -eq 0 ]; then
 	joe() {
 		LD_LIBRARY_PATH=$PWD/joes setpriv --reuid 1234 --regid 1234 --clear-groups joes/afar --key joe.key --cluster "${AFAR_CLUSTER%%\?*}" "$@"
 	}
-	refused 1 "'joe' may not read" env "LD_LIBRARY_PATH=$PWD/joes" setpriv --reuid 1234 --regid 1234 --clear-groups \
+	refused 1 "'joe' has a right" env "LD_LIBRARY_PATH=$PWD/joes" setpriv --reuid 1234 --regid 1234 --clear-groups \
 		joes/afar --key joe.key ls /home
 	"$AFAR" ns grant home joe rw
 	joe ls /home >/dev/null

@@ -46,6 +46,25 @@ keys = {k["name"]: k for k in json.load(sys.stdin)}
 assert sorted(keys) == ["admin", "alice", "bob", "server"]
 assert keys["alice"]["kind"] == "client" and keys["alice"]["nr_sessions"] == 0
 assert keys["admin"]["nr_sessions"] == 1' || fail "key ls --json: $("$AFAR" key ls --json)"
+"$AFAR" key add carol --uid 1234 --gid 5,6 >/dev/null
+"$AFAR" key add dave --any-uid >/dev/null
+"$AFAR" ns create theirs
+"$AFAR" ns grant theirs carol r
+"$AFAR" ns grant theirs dave rw
+"$AFAR" key ls >listed
+grep -Eq '^carol +client +0  uid 1234 +theirs \(r\)$' listed || fail "key ls: $(cat listed)"
+grep -Eq '^dave +client +0  any uid +theirs \(rw\)$' listed || fail "key ls: $(cat listed)"
+grep -Eq '^bob +client +0  - +-$' listed || fail "key ls: $(cat listed)"
+grep -Eq '^admin +operator +1  any uid +all$' listed || fail "key ls: $(cat listed)"
+"$AFAR" key ls --json | python3 -c '
+import json, sys
+keys = {k["name"]: k for k in json.load(sys.stdin)}
+assert keys["carol"]["uid"] == 1234 and not keys["carol"]["any_uid"]
+assert keys["carol"]["namespaces"] == [{"name": "theirs", "rights": "r"}]
+assert keys["dave"]["uid"] is None and keys["dave"]["any_uid"]' || fail "key ls --json: $("$AFAR" key ls --json)"
+"$AFAR" key revoke carol
+"$AFAR" key revoke dave
+"$AFAR" ns rm theirs
 if "$AFAR" key ls --json | grep -Fq "$(cut -d : -f 2 alice)"; then
 	fail "key ls tells a secret"
 fi
@@ -90,11 +109,11 @@ as alice ns ls | grep -Eq '^hers .* rw +alice$' || fail "ns ls: $(as alice ns ls
 if as bob status --json | grep -Eq 'hers|alice'; then
 	fail "bob's status: $(as bob status --json)"
 fi
-refused_as bob 'alice' region ls hers
-refused_as bob 'alice' region get hers:a out
-refused_as bob 'alice' region put in hers:b
-refused_as bob 'alice' ns rm hers --force
-refused_as bob 'alice' ns grant hers bob rw
+refused_as bob "no namespace 'hers'" region ls hers
+refused_as bob "no namespace 'hers'" region get hers:a out
+refused_as bob "no namespace 'hers'" region put in hers:b
+refused_as bob "no namespace 'hers'" ns rm hers --force
+refused_as bob "no namespace 'hers'" ns grant hers bob rw
 
 as alice ns grant hers bob r
 as bob ns ls | grep -Eq '^hers .* r +alice$' || fail "ns ls: $(as bob ns ls)"
@@ -114,7 +133,7 @@ refused_as bob 'hers' ns rm hers --force
 refused_as bob 'hers' ns grant hers bob r
 
 as alice ns grant hers bob none
-refused_as bob 'alice' region get hers:a out
+refused_as bob "no namespace 'hers'" region get hers:a out
 [ "$(as bob ns ls | wc -l)" -eq 1 ] || fail "bob sees: $(as bob ns ls)"
 "$AFAR" ns grant hers bob r # an operator may
 as bob region get hers:a out >/dev/null
@@ -208,6 +227,13 @@ refused_join alice2 "alice.*join key"
 refused_join nobody 'does not accept the key .nobody.*key add --server'
 (umask 077 && echo "server:$(printf '%064d' 7)" >wrong)
 refused_join wrong 'does not accept the key .server'
+# Whether a name has a key is nothing that strangers learn.
+for name in alice nobody; do
+	(umask 077 && echo "$name:$(printf '%064d' 7)" >guessed)
+	refused 1 "does not know the key .$name., or knows another secret of it" "$AFAR" --key guessed status
+	sed "s/$name/NAME/g" refused.line >"guessed.$name"
+done
+same guessed.alice guessed.nobody
 if "$AFAR" status | grep -q imposter; then
 	fail "a server joined with a client's key"
 fi
@@ -220,7 +246,39 @@ start_daemon three --role server --data three --name three --key rack-7 --manage
 	--memory 32M
 "$AFAR" status | grep -Eq '^three +up ' || fail "status: $("$AFAR" status)"
 refused 1 'join key' "$AFAR" --key rack-7 status
+
+# A server that runs gets another key, and what is in its memory stays. Both are good meanwhile.
+# has_joined_with NAME
+has_joined_with() {
+	[ "$("$AFAR" key ls | awk -v name="$1" '$1 == name { print $3 }')" = 1 ]
+}
+"$AFAR" ns create kept
+"$AFAR" region put in kept:a >/dev/null
+"$AFAR" key add --server rack-8 --out new
+cat new rack-7 >both
+mv both rack-7
+kill -HUP "$(pid_of three)"
+eventually has_joined_with rack-8
 "$AFAR" key revoke rack-7
+"$AFAR" region get kept:a out >/dev/null
+same in out
+# By itself, when the old one is not good any more. It passes over a key that the manager does not know.
+rm new
+"$AFAR" key add --server rack-9 --out new
+cat nobody new >rack-7
+"$AFAR" key revoke rack-8
+eventually has_joined_with rack-9
+"$AFAR" region get kept:a out >/dev/null
+same in out
+# A file that cannot be read changes nothing.
+echo nonsense >rack-7
+kill -HUP "$(pid_of three)"
+eventually grep -q 'rack-7.*goes on with the key of .rack-9' three.err
+has_joined_with rack-9 || fail "key ls: $("$AFAR" key ls)"
+"$AFAR" region get kept:a out >/dev/null
+"$AFAR" ns rm kept --force
+
+"$AFAR" key revoke rack-9
 is_out() { # who held nothing is not listed any more
 	"$AFAR" status >shown && ! grep -Eq '^three +up ' shown
 }

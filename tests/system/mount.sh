@@ -185,6 +185,23 @@ if [ "$(id -u)" -eq 0 ]; then
 	fi
 fi
 
+# ---- Keys
+
+"$AFAR" key add regions --out regions.key
+"$AFAR" ns grant f regions rw
+refused 1 "place: use files as uid $(id -u): the key of 'regions' is not for that; .*--any-uid" "$AFAR" mount f place --key regions.key
+"$AFAR" key add own --uid "$(id -u)" --gid "$(id -G | tr ' ' ,)" --out own-user.key
+"$AFAR" ns grant f own rw
+"$AFAR" mount f place --key own-user.key 2>said
+[ "$(id -u)" -ne 0 ] || grep -q '^afar: note: .*its key is for uid 0 alone.*--any-uid' said || fail "it said: $(cat said)"
+ls place >/dev/null || fail "the owner of the key cannot use the mount"
+"$AFAR" umount place
+"$AFAR" key add any --any-uid --out any.key
+"$AFAR" ns grant f any rw
+"$AFAR" mount f place --key any.key 2>said
+[ ! -s said ] || fail "it said: $(cat said)"
+"$AFAR" umount place
+
 # ---- Limits
 
 # room: of the mount of few: bytes in all, and bytes free.

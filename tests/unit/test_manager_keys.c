@@ -321,13 +321,38 @@ static void test_revocation_of_a_server(void **state)
 	assert_non_null(fixture.servers[1].peer);
 	assert_int_equal(ns_of(ns)->reserved_bytes, 8 * MIB);
 	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), -AFAR_EAUTH);
-	fixture.servers[0].principal = NULL;
-	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), -EACCES);
 	add("rack", true, NULL);
-	fixture.servers[0].principal = "rack";
 	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
 	assert_int_equal(ns_of(ns)->reserved_bytes, 8 * MIB);
 	EXPECT(&admin, ask_alloc(ns, "", 8 * MIB, false), 0);
+	check_all(&fixture);
+}
+
+/* While it runs it proves by its signing key which one it is, so it can come with another key, and its memory stays. */
+static void test_another_key_of_a_server(void **state)
+{
+	uint64_t ns;
+
+	(void)state;
+	add("rack", true, NULL);
+	add("rack-2", true, NULL);
+	fixture.servers[0].principal = "rack";
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
+	ns = make_namespace(&fixture, &admin, "a");
+	EXPECT(&admin, ask_reserve(ns, 8 * MIB), 0);
+	fixture.servers[0].principal = "rack-2";
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
+	EXPECT(&admin, ask_key_revoke("rack"), 0);
+	assert_non_null(fixture.servers[0].peer);
+	assert_int_equal(ns_of(ns)->reserved_bytes, 8 * MIB);
+	check_all(&fixture);
+	/* Its place is the new key's, and nobody else's who comes from another start. */
+	add("rack", true, NULL);
+	fixture_kill(&fixture, 0);
+	fixture.servers[0].principal = "rack";
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), -EACCES);
+	fixture.servers[0].principal = "rack-2";
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
 	check_all(&fixture);
 }
 
@@ -423,6 +448,7 @@ TEST_GROUP(manager_keys)
 		KEYS_TEST(test_revocation_ends_sessions),
 		KEYS_TEST(test_name_is_given_again),
 		KEYS_TEST(test_revocation_of_a_server),
+		KEYS_TEST(test_another_key_of_a_server),
 		KEYS_TEST(test_failed_commits),
 		KEYS_TEST(test_requests_behind_a_revocation),
 		KEYS_TEST(test_session_belongs_to_its_principal),

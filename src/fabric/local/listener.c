@@ -273,11 +273,11 @@ int local_listen(struct fabric *fabric, const char *address, struct fabric_liste
 	if (ret != 0) {
 		close_descriptors(listener);
 		free(listener);
-		return error_fail(ret, "listen on %s: %s%s", address, afar_strerror(ret),
-				  ret == -EADDRINUSE
-					  ? "; another server is there: choose another path"
-				  : ret == -EADDRNOTAVAIL ? "; make its folder first"
-							  : "");
+		return error_fail(
+			ret, "listen on unix:%s: %s%s", place.sun_path, afar_strerror(ret),
+			ret == -EADDRINUSE	? "; another server is there: choose another path"
+			: ret == -EADDRNOTAVAIL ? "; make its folder first"
+						: "");
 	}
 	pthread_mutex_init(&listener->lock, NULL);
 	*out = &listener->base;

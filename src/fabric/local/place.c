@@ -15,17 +15,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "fabric/local/local.h"
 
 #define PREFIX	     "unix:"
 #define PREFIX_BYTES 5U
 #define MARK_DIGITS  16U
 #define PATH_BYTES   (FABRIC_ADDRESS_MAX - PREFIX_BYTES - 1 - MARK_DIGITS) /* final 0 included */
+#define OWN_BYTES    25U /* of "/afar/PID.RANDOM", the final 0 not included */
+#define RUNTIME_MAX  (PATH_BYTES - 1 - OWN_BYTES)
 _Static_assert(PATH_BYTES <= sizeof(((struct sockaddr_un *)NULL)->sun_path), "it fits");
 
 /* ---- The mark */
@@ -213,24 +217,41 @@ static void sweep(const char *path)
 	closedir(folder);
 }
 
-/* Numbers begin anew with the process: what is left of an earlier one of this number is replaced. */
+static void choose_folder(char out[static PATH_BYTES])
+{
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	const bool is_absolute = runtime && runtime[0] == '/';
+
+	if (is_absolute && strlen(runtime) <= RUNTIME_MAX) {
+		snprintf(out, PATH_BYTES, "%.*s/afar", (int)RUNTIME_MAX, runtime);
+		return;
+	}
+	snprintf(out, PATH_BYTES, "/tmp/afar-%u", geteuid());
+	if (is_absolute)
+		log_warn("XDG_RUNTIME_DIR has more than %u bytes, so the socket of a local lane is "
+			 "in %s",
+			 RUNTIME_MAX, out);
+	else if (runtime && *runtime)
+		log_warn("XDG_RUNTIME_DIR does not begin with '/', so the socket of a local lane "
+			 "is in %s",
+			 out);
+}
+
+/* The pid is for people. Processes of several containers that share the folder may have the same. */
 static int choose_own(struct sockaddr_un *out)
 {
-	static atomic_uint nr_chosen;
-	const char *runtime = getenv("XDG_RUNTIME_DIR");
 	char folder[PATH_BYTES];
+	uint32_t random;
 	int ret, length;
 
-	if (!runtime || runtime[0] != '/' || strlen(runtime) > PATH_BYTES - 24)
-		snprintf(folder, sizeof(folder), "/tmp/afar-%u", geteuid());
-	else
-		snprintf(folder, sizeof(folder), "%s/afar", runtime);
+	choose_folder(folder);
 	ret = make_folder(folder);
 	if (ret != 0)
 		return ret;
 	sweep(folder);
-	length = snprintf(out->sun_path, PATH_BYTES, "%s/%d.%u", folder, getpid(),
-			  atomic_fetch_add(&nr_chosen, 1));
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return error_fail(-EIO, "choose a place for a socket: no random numbers");
+	length = snprintf(out->sun_path, PATH_BYTES, "%s/%d.%08x", folder, getpid(), random);
 	return length < (int)PATH_BYTES ? 0 : error_code(-ENAMETOOLONG);
 }
 

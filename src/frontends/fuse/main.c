@@ -54,6 +54,23 @@ static int find_root(struct mount *mount)
 	return 0;
 }
 
+/* Looks whether the key may use files for whoever starts this; else all that the mount shows would be refused. A mount for all users also
+ * needs it for others, and says so: that some can use it may be what is wanted. */
+static int check_key(const struct mount *mount)
+{
+	const struct mount_options *options = mount->options;
+	struct afar_who other = {.size = sizeof(other), .uid = geteuid() + 1, .gid = getegid() + 1};
+	struct afar_file_stat stat = {.size = sizeof(stat)};
+	int ret = afar_fs_walk(mount->fs, NULL, mount->root, "/", 0, 0, &stat);
+
+	if (!ret && options->is_for_others &&
+	    afar_fs_walk(mount->fs, &other, mount->root, "/", 0, 0, &stat) == -EACCES)
+		say_note("%s: its key is for uid %u alone, so other users can do nothing there; an "
+			 "operator can add one for all with 'afar key add --any-uid'",
+			 options->asked, (unsigned)geteuid());
+	return ret;
+}
+
 static int open_all(struct mount *mount)
 {
 	struct afar_fs_stat stat = {.size = sizeof(stat)};
@@ -65,10 +82,12 @@ static int open_all(struct mount *mount)
 				  mount->options->asked, mount->options->fs);
 	if (!ret)
 		ret = afar_fs_stat(mount->fs, &stat);
+	mount->root = stat.root;
+	if (!ret)
+		ret = check_key(mount);
 	if (ret)
 		return say_failed("%s: %s", mount->options->asked,
 				  *afar_last_error() ? afar_last_error() : afar_strerror(ret));
-	mount->root = stat.root;
 	return find_root(mount);
 }
 
