@@ -114,6 +114,7 @@ int afar_fs_look(struct afar_session *session, const char *name, struct afar_fs_
 
 #define AFAR_FS_READ_ONLY  0x1U /* for reading alone; needs no right to write */
 #define AFAR_FS_COUNT_USES 0x2U /* inodes stay while they are in use: afar_fs_forget() */
+#define AFAR_FS_SYNC_ALL   0x4U /* the first sync asks all stores: a session with writes has ended */
 
 /* Is told that the last name of an inode in use has gone, for programs that remember names: it was `name` in directory `dir`. It must return at once, and not
  * call the library. */

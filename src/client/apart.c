@@ -57,6 +57,15 @@ bool need_has(const struct target_need *need, const struct binding *binding, uin
 
 /* ---- Syncs */
 
+void apart_owe_syncs(struct afar_target *target)
+{
+	struct binding *binding = target_binding(target);
+
+	for (uint32_t i = 0; i < binding->layout->nr_homes; i++)
+		binding->servers[i].owes_sync = true;
+	binding_unref(binding);
+}
+
 int sync_marks_take(struct sync_marks *marks, struct afar_target *target)
 {
 	struct binding *binding = target_binding(target);

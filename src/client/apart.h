@@ -38,6 +38,9 @@ struct sync_marks {
 	struct binding *binding;
 	uint64_t *nr_written;
 };
+/* Has the target's next sync ask all stores: the program has written through a session that has ended. No other thread has
+ * the target yet. */
+void apart_owe_syncs(struct afar_target *target);
 int sync_marks_take(struct sync_marks *marks, struct afar_target *target);
 /* Frees the marks. */
 void sync_marks_end(struct sync_marks *marks, bool is_done);

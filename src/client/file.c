@@ -288,7 +288,7 @@ PUBLIC_CALL(int, afar_file_create,
 {
 	Afar__FileMake make = AFAR__FILE_MAKE__INIT;
 	struct fs_who who;
-	unsigned finding;
+	unsigned finding, nr = 0;
 	int ret = fs_who_take(given, &who);
 
 	if (ret == 0)
@@ -312,13 +312,15 @@ PUBLIC_CALL(int, afar_file_create,
 	/* Most files are written at once, and small. */
 	make.bytes = make.access & W_OK ? FILE_UNIT : 0;
 	make.goes_without = true;
-	ret = check_flags(fs, flags);
-	finding = used_begin(fs);
-	if (ret == 0)
-		ret = fs_check_writable(fs, "create a file");
-	if (ret == 0)
-		ret = create(fs, &who, &make, flags, out, stat);
-	used_end(fs, finding, ret == 0 && stat ? stat->ino : 0);
+	do {
+		ret = check_flags(fs, flags);
+		finding = used_begin(fs);
+		if (ret == 0)
+			ret = fs_check_writable(fs, "create a file");
+		if (ret == 0)
+			ret = create(fs, &who, &make, flags, out, stat);
+		used_end(fs, finding, ret == 0 && stat ? stat->ino : 0);
+	} while (used_again(fs, ret, &nr));
 	handle_unuse(&fs->handle);
 	return ret;
 }

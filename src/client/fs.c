@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "client/abi.h"
+#include "client/apart.h"
 #include "client/call.h"
 
 /* The pool's modes, as the protocol numbers them (VolumeInfo). */
@@ -350,6 +351,8 @@ static int open_in(struct afar_namespace *ns, const struct afar_fs_options *opti
 				 &fs->region);
 	if (ret)
 		goto out_leave;
+	if (options->flags & AFAR_FS_SYNC_ALL)
+		apart_owe_syncs(fs_pool(fs));
 	ret = fs->used.is_on ? fs_claim_uses(fs) : 0;
 	if (ret)
 		goto out_region;
@@ -380,7 +383,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_open,
 			       given, "afar_fs_options");
 	if (ret)
 		return ret;
-	if (!out || (options.flags & ~(AFAR_FS_READ_ONLY | AFAR_FS_COUNT_USES)))
+	if (!out || (options.flags & ~(AFAR_FS_READ_ONLY | AFAR_FS_COUNT_USES | AFAR_FS_SYNC_ALL)))
 		return error_fail(-EINVAL,
 				  "open file system '%s': out is null, or flags are unknown", name);
 	ret = namespace_open(session, NAMESPACE_FILES, name, &ns);

@@ -73,19 +73,23 @@ static int look_for_stat(struct afar_fs *fs, const struct fs_who *who, Afar__Fil
 static int change_for_stat(struct afar_fs *fs, const struct fs_who *who,
 			   Afar__FileChange *operation, struct afar_file_stat *out)
 {
-	const unsigned finding = used_begin(fs);
+	unsigned finding, nr = 0;
 	struct fs_answer answer;
-	int ret = fs_check_stat(out, true);
+	int ret;
 
-	if (ret == 0)
-		ret = fs_check_writable(fs, "change something");
-	if (ret == 0)
-		ret = fs_change_one(fs, who, operation, &answer);
-	if (ret == 0) {
-		ret = fs_give(answer.results[0], out);
-		fs_answer_free(&answer);
-	}
-	used_end(fs, finding, ret == 0 && out ? out->ino : 0);
+	do {
+		finding = used_begin(fs);
+		ret = fs_check_stat(out, true);
+		if (ret == 0)
+			ret = fs_check_writable(fs, "change something");
+		if (ret == 0)
+			ret = fs_change_one(fs, who, operation, &answer);
+		if (ret == 0) {
+			ret = fs_give(answer.results[0], out);
+			fs_answer_free(&answer);
+		}
+		used_end(fs, finding, ret == 0 && out ? out->ino : 0);
+	} while (used_again(fs, ret, &nr));
 	handle_unuse(&fs->handle);
 	return ret;
 }

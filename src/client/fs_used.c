@@ -11,7 +11,8 @@
 #include "client/call.h"
 #include "client/fs_call.h"
 
-#define TABLE_MIN 256U
+#define TABLE_MIN     256U
+#define FORGOTTEN_MAX 256U /* that the manager is told of at once */
 
 struct used_inode {
 	uint64_t ino; /* 0: the place is free */
@@ -244,6 +245,11 @@ void used_end(struct afar_fs *fs, unsigned kind, uint64_t ino)
 	pthread_mutex_unlock(&used->lock);
 }
 
+bool used_again(const struct afar_fs *fs, int status, unsigned *nr)
+{
+	return fs->used.is_on && (status == -EDQUOT || status == -ENOSPC) && (*nr)++ == 0;
+}
+
 /* Without memory the manager keeps it until the session ends. */
 static void add_forgotten(struct fs_used *used, uint64_t ino)
 {
@@ -285,23 +291,31 @@ void used_tell(struct afar_fs *fs)
 	Afar__FileForget message = AFAR__FILE_FORGET__INIT;
 	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
 	struct fs_used *used = &fs->used;
+	uint64_t some[FORGOTTEN_MAX];
+	bool is_left;
+	int ret = 0;
 
 	pthread_mutex_lock(&used->lock);
-	message.inos = used->forgotten;
-	message.n_inos = used->nr_forgotten;
-	used->forgotten = NULL;
-	used->nr_forgotten = used->max_forgotten = 0;
+	message.n_inos = used->nr_forgotten < FORGOTTEN_MAX ? used->nr_forgotten : FORGOTTEN_MAX;
+	used->nr_forgotten -= message.n_inos;
+	if (message.n_inos != 0)
+		memcpy(some, used->forgotten + used->nr_forgotten, message.n_inos * sizeof(*some));
 	pthread_mutex_unlock(&used->lock);
+	message.inos = some;
 	operation.what_case = AFAR__FILE_HOLD__WHAT_FORGET;
 	operation.forget = &message;
-	if (message.n_inos != 0 && fs_hold_one(fs, NULL, &operation, NULL) == -AFAR_EMANAGER) {
-		pthread_mutex_lock(&used->lock);
-		for (size_t i = 0; i < message.n_inos; i++)
-			add_forgotten(used, message.inos[i]);
-		pthread_mutex_unlock(&used->lock);
+	if (message.n_inos != 0)
+		ret = fs_hold_one(fs, NULL, &operation, NULL);
+	/* A session that has ended holds nothing. */
+	if (ret != 0 && (ret == -AFAR_ESESSION || ret == -AFAR_EFORKED || ret == -EOPNOTSUPP))
+		return;
+	pthread_mutex_lock(&used->lock);
+	for (size_t i = 0; i < message.n_inos && ret != 0; i++)
+		add_forgotten(used, message.inos[i]);
+	is_left = used->nr_forgotten != 0;
+	pthread_mutex_unlock(&used->lock);
+	if (is_left)
 		closings_wake(fs);
-	}
-	free(message.inos);
 }
 
 /* ---- The program's */

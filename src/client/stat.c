@@ -72,7 +72,7 @@ PUBLIC_CALL(int, afar_session_stat, (struct afar_session *session, struct afar_s
 	if (!out)
 		return error_fail(-EINVAL,
 				  "look at a session: there is nowhere to put it (out is null)");
-	ret = abi_check_out(out, sizeof(stat), "afar_session_stat");
+	ret = abi_check_out(out, offsetof(struct afar_session_stat, number), "afar_session_stat");
 	if (ret)
 		return ret;
 	fabrics_stat(&session->fabrics, &registered);

@@ -308,7 +308,8 @@ PUBLIC_CALL_OF_CALLS(int, afar_volume_open,
 	int ret = check_name(session, name);
 
 	if (ret == 0 && given)
-		ret = abi_take(&options, sizeof(options), sizeof(options), given,
+		ret = abi_take(&options, sizeof(options),
+			       offsetof(struct afar_volume_options, replaces), given,
 			       "afar_volume_options");
 	if (ret)
 		return ret;

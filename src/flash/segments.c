@@ -387,6 +387,8 @@ void segment_retire(struct segments *segments, struct segment *segment, uint64_t
 	if (segments->victims)
 		victims_end(segments->victims, &segment->victim);
 	segment->tag = tag;
+	if (segment->state == FTL_SEGMENT_BAD) /* it did not count as worn */
+		segments->nr_worn += segment->is_worn;
 	free(segment->shares);
 	segment->shares = NULL;
 	segment->room_shares = 0;

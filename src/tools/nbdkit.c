@@ -18,6 +18,7 @@
 #include "interrupts.h"
 
 #define SOCKET_FD 3 /* in nbdkit; systemd's convention */
+#define LOOK_MS	  1000
 
 /* ---- Starting */
 
@@ -198,7 +199,10 @@ void nbdkit_watch(struct nbdkit *nbdkit, void (*be_ready)(void *argument), void 
 	uint64_t end_by = 0;
 
 	while (fds[0].fd >= 0 || fds[1].fd >= 0) {
-		if (poll(fds, 2, hurry(nbdkit, &end_by)) <= 0)
+		const int left = hurry(nbdkit, &end_by);
+
+		/* A signal that came after that look is seen a second later. */
+		if (poll(fds, 2, left < 0 || left > LOOK_MS ? LOOK_MS : left) <= 0)
 			continue;
 		if (fds[1].revents && !take_from_stderr(nbdkit))
 			fds[1].fd = -1;

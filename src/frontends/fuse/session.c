@@ -46,7 +46,8 @@ static int open_fs(struct mount *mount)
 	const struct mount_options *options = mount->options;
 	const struct afar_fs_options fs_options = {
 		.size = sizeof(fs_options),
-		.flags = AFAR_FS_COUNT_USES | (options->is_read_only ? AFAR_FS_READ_ONLY : 0),
+		.flags = AFAR_FS_COUNT_USES | (mount->cluster ? AFAR_FS_SYNC_ALL : 0) |
+			 (options->is_read_only ? AFAR_FS_READ_ONLY : 0),
 		.retry_ms = options->retry_ms,
 		.gone = gone_tell,
 		.argument = mount,

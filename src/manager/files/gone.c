@@ -313,7 +313,9 @@ static int end_one(struct fs *fs, uint64_t ino)
 		return ret == -ESTALE ? 0 : ret;
 	/* Whoever uses it holds it now, and nobody can find it any more. */
 	file->is_gone = false;
-	file->is_asked = true;
+	file->is_asked =
+		file->inode &&
+		file->inode->nlink == 0; /* a commit that failed may have given it its name back */
 	return file_settle(file);
 }
 

@@ -32,10 +32,11 @@ static bool makes_inodes(const Afar__FilesChange *ask)
 static uint64_t wait_for_gone(struct fs *fs, const Afar__FilesChange *ask)
 {
 	uint64_t wanted = bytes_wanted(ask);
-	bool lacks_room = wanted > fs->space.free_bytes || wanted / FILE_UNIT > limits_room(fs);
+	bool lacks_room;
 
 	if (fs->gone.nr == 0 || !fs_namespace(fs))
 		return 0;
+	lacks_room = wanted > fs->space.free_bytes || wanted / FILE_UNIT > limits_room(fs);
 	if ((wanted != 0 && lacks_room && fs->gone.nr_units != 0) ||
 	    (makes_inodes(ask) && !limits_allow_inode(fs)))
 		return gone_wait(fs);
