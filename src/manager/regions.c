@@ -246,11 +246,11 @@ static int check_alloc(const struct core *core, const struct session *session,
 			"control characters; take another",
 			ns->name, AFAR_NAME_MAX);
 	if (ns->is_volume != (ask->is_volume != 0) || (ns->is_volume && ns->nr_regions != 0))
-		return error_fail(-EINVAL, "%s in '%s': it is a %s; %s", what, ns->name,
-				  namespace_noun(ns),
-				  ns->is_files	  ? "copy files into it with 'afar put'"
-				  : ns->is_volume ? "use it with 'afar export', or take a namespace"
-						  : "and no volume, which 'afar volume create' makes");
+		return error_fail(
+			-EINVAL, "%s in '%s': it is a %s; %s", what, ns->name, namespace_noun(ns),
+			ns->is_files	? "copy files into it with 'afar put'"
+			: ns->is_volume ? "use it with 'afar export', or take a namespace"
+					: "and no volume, which 'afar volume create' makes");
 	if (ask->bytes == 0)
 		return error_fail(-EINVAL, "allocate a region in '%s': 0 bytes; say how many",
 				  ns->name);
