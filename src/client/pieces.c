@@ -21,9 +21,10 @@ struct batch {
 	struct target_piece *pieces;
 	unsigned nr;
 	uint64_t deadline;
-	int status;		    /* the first failure that trying again does not mend */
-	int connected;		    /* 0, or a failure to connect to a home that is needed */
-	char why[ERROR_LINE_BYTES]; /* its line */
+	int status;			/* the first failure that trying again does not mend */
+	char failure[ERROR_LINE_BYTES]; /* the line of `status`, or of the last that is left */
+	int connected;			/* 0, or a failure to connect to a home that is needed */
+	char why[ERROR_LINE_BYTES];	/* its line */
 };
 
 static struct afar_op piece_op(const struct batch *batch, unsigned i)
@@ -71,6 +72,8 @@ static void end_piece(struct afar_queue *queue, struct batch *batch)
 		target_fail_read_only(batch->target);
 	else
 		failure_say(queue, &completion, "try again");
+	if (batch->status == 0 || batch->status == -ECANCELED)
+		snprintf(batch->failure, sizeof(batch->failure), "%s", error_last_line());
 	/* What is lost keeps nothing else from being done. */
 	if (piece->status != -AFAR_ESERVER && piece->status != -AFAR_ELOST &&
 	    (batch->status == 0 || batch->status == -ECANCELED))
@@ -134,19 +137,19 @@ static void note_connected(struct batch *batch, int status)
 		snprintf(batch->why, sizeof(batch->why), "%s", error_last_line());
 }
 
-/* Whoever may wait longer for servers tries again. */
-static int fail_late(const struct batch *batch)
+/* The call's time is up. Says what has failed, and how far it came. */
+static int fail_late(struct batch *batch)
 {
-	unsigned nr_left = 0;
+	const int status = batch->status ? batch->status : -AFAR_ESERVER;
+	unsigned nr_done = 0;
 
-	for (unsigned i = 0; i < batch->nr; i++)
-		nr_left += batch->pieces[i].status == PIECE_LEFT;
-	return error_fail(
-		-AFAR_ESERVER,
-		"the connection was lost, and the call's time, %u ms, was up before "
-		"another one did the rest: %u of %u parts are done; try again, or give it "
-		"longer (--timeout)",
-		batch->target->session->timeout_ms, batch->nr - nr_left, batch->nr);
+	for (unsigned i = 0; i < batch->nr; i++) {
+		nr_done += batch->pieces[i].status == 0;
+		if (batch->pieces[i].status == PIECE_LEFT)
+			batch->pieces[i].status = status;
+	}
+	return error_fail(status, "%s; %u of %u parts are done", batch->failure, nr_done,
+			  batch->nr);
 }
 
 /* Connects to what is needed. A target whose homes are used apart goes on with those that are there. */
@@ -154,8 +157,6 @@ static int connect_left(struct afar_queue *queue, struct batch *batch)
 {
 	const struct target_need need = need_of(batch);
 
-	if (clock_ns() >= batch->deadline)
-		return fail_late(batch);
 	note_connected(batch, queue_connect_to(queue, batch->target, &need, batch->deadline));
 	return target_is_apart(batch->target) ? 0 : batch->connected;
 }
@@ -179,6 +180,8 @@ static int transfer_pieces(struct afar_queue *queue, struct batch *batch)
 		/* What is left may have been on connections that broke meanwhile. */
 		if (batch->connected && nr_left >= nr_before)
 			return fail_unconnected(batch);
+		if (clock_ns() >= batch->deadline)
+			return fail_late(batch);
 		ret = connect_left(queue, batch);
 		if (ret)
 			return fail_left(batch, ret);

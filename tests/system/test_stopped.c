@@ -4,6 +4,7 @@
  * and the manager, are well.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include <afar/file.h>
 #include <cmocka.h>
 
 #include "lib/api.h"
@@ -173,6 +175,39 @@ static void test_blocking_calls(void **state)
 	assert_null(strstr(afar_last_error(), "outcome unknown"));
 }
 
+#define NR_RANGES 300U /* more than are in flight at once */
+
+/* A list of ranges, of which a part waits for the others when the time is up, says what did not answer, and how far it came. */
+static void test_list_of_ranges(void **state)
+{
+	const struct afar_fs_policy policy = {
+		.size = sizeof(policy),
+		.pool = {.size = sizeof(struct afar_policy), .max_bytes = 16 * MIB}};
+	struct afar_fs_stat stat = {.size = sizeof(stat)};
+	struct afar_file_vector ranges[NR_RANGES];
+	struct afar_file *file;
+	struct afar_fs *fs;
+
+	(void)state;
+	assert_int_equal(afar_fs_create(hasty, "files", &policy), 0);
+	assert_int_equal(afar_fs_open(hasty, "files", NULL, &fs), 0);
+	assert_int_equal(afar_fs_stat(fs, &stat), 0);
+	assert_int_equal(afar_file_create(fs, NULL, stat.root, "f", 0600, O_RDWR, &file, NULL), 0);
+	assert_int_equal(afar_file_truncate(file, NR_RANGES * STRIPE / 2), 0);
+	assert_int_equal(afar_file_allocate(file, 0, 0, NR_RANGES * STRIPE / 2), 0);
+	for (unsigned i = 0; i < NR_RANGES; i++)
+		ranges[i] = (struct afar_file_vector){(uint64_t)i * STRIPE / 2, bytes, 512};
+	assert_int_equal(afar_file_writex(file, ranges, NR_RANGES), NR_RANGES * 512);
+	stop_server();
+	assert_int_equal(afar_file_writex(file, ranges, NR_RANGES), -ETIMEDOUT);
+	expect_blame("did not answer in 1500 ms");
+	assert_non_null(strstr(afar_last_error(), " of 300 parts are done"));
+	assert_int_equal(let_go_on(NULL), 0);
+	assert_int_equal(afar_file_close(file), 0);
+	assert_int_equal(afar_fs_close(fs), 0);
+	assert_int_equal(afar_fs_delete(hasty, "files"), 0);
+}
+
 static ssize_t written;
 
 static void *write_all(void *line)
@@ -264,6 +299,7 @@ int main(void)
 	const struct CMUnitTest moving[] = {
 		STOPPING(test_explains_what_failed),
 		STOPPING(test_blocking_calls),
+		STOPPING(test_list_of_ranges),
 		cmocka_unit_test(test_dead_under_a_write),
 	};
 	const struct CMUnitTest tests[] = {
