@@ -183,7 +183,10 @@ static int grow(struct afar_namespace *ns, uint64_t bytes)
 	missing = bytes > stat.reserved_bytes ? bytes - stat.reserved_bytes : 0;
 	if (missing != 0)
 		ret = namespace_reserve(ns, missing);
-	return ret ? ret : call_resize(ns, bytes);
+	if (ret)
+		return error_fail(ret, "resize volume '%s' to %llu bytes: %s", ns->name,
+				  (unsigned long long)bytes, error_last_line());
+	return call_resize(ns, bytes);
 }
 
 /* Zeroes what lies behind the new size before it drops that, because the manager may hand it out again

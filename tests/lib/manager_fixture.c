@@ -526,6 +526,8 @@ Afar__Reply *fixture_ask(struct fixture *fixture, struct fake_client *client,
 	}
 	if (reply == NULL) /* one that waits for releases, which wait after a failed commit */
 		fixture_advance(fixture, CORE_RETRY_NS / 1000000U);
+	if (reply == NULL) /* after a restart, one that waits for servers */
+		fixture_advance(fixture, CORE_RECOVERY_NS / 1000000U);
 	assert_non_null(reply);
 	return reply;
 }

@@ -109,11 +109,11 @@ as alice ns ls | grep -Eq '^hers .* rw +alice$' || fail "ns ls: $(as alice ns ls
 if as bob status --json | grep -Eq 'hers|alice'; then
 	fail "bob's status: $(as bob status --json)"
 fi
-refused_as bob "no namespace 'hers'" region ls hers
-refused_as bob "no namespace 'hers'" region get hers:a out
-refused_as bob "no namespace 'hers'" region put in hers:b
-refused_as bob "no namespace 'hers'" ns rm hers --force
-refused_as bob "no namespace 'hers'" ns grant hers bob rw
+refused_as bob "namespace 'hers': there is none on which 'bob' has a right" region ls hers
+refused_as bob "namespace 'hers': there is none on which 'bob' has a right" region get hers:a out
+refused_as bob "namespace 'hers': there is none on which 'bob' has a right" region put in hers:b
+refused_as bob "namespace 'hers': there is none on which 'bob' has a right" ns rm hers --force
+refused_as bob "namespace 'hers': there is none on which 'bob' has a right" ns grant hers bob rw
 
 as alice ns grant hers bob r
 as bob ns ls | grep -Eq '^hers .* r +alice$' || fail "ns ls: $(as bob ns ls)"
@@ -133,7 +133,7 @@ refused_as bob 'hers' ns rm hers --force
 refused_as bob 'hers' ns grant hers bob r
 
 as alice ns grant hers bob none
-refused_as bob "no namespace 'hers'" region get hers:a out
+refused_as bob "namespace 'hers': there is none on which 'bob' has a right" region get hers:a out
 [ "$(as bob ns ls | wc -l)" -eq 1 ] || fail "bob sees: $(as bob ns ls)"
 "$AFAR" ns grant hers bob r # an operator may
 as bob region get hers:a out >/dev/null
@@ -230,7 +230,7 @@ refused_join wrong 'does not accept the key .server'
 # Whether a name has a key is nothing that strangers learn.
 for name in alice nobody; do
 	(umask 077 && echo "$name:$(printf '%064d' 7)" >guessed)
-	refused 1 "does not know the key .$name., or knows another secret of it" "$AFAR" --key guessed status
+	refused 1 "does not accept the key .$name.: it knows none of this name, or that one's secret differs" "$AFAR" --key guessed status
 	sed "s/$name/NAME/g" refused.line >"guessed.$name"
 done
 same guessed.alice guessed.nobody

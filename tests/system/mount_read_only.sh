@@ -18,10 +18,10 @@ for flash in one two; do
 done
 "$AFAR" fs create f --tier flash --width 2 --stripe 4K
 start_mount m f
-python3 - m two.fails <<'END' || fail "the mount said: $(cat m.err)"
-import errno, os, sys
+python3 - m two.fails "$AFAR" <<'END' || fail "the mount said: $(cat m.err)"
+import errno, os, subprocess, sys, time
 
-place, gate = sys.argv[1:]
+place, gate, afar = sys.argv[1:]
 
 
 def make(name):
@@ -47,6 +47,9 @@ told = [sync(file) for file in files]
 assert told == ["lost"] * 10, told
 assert sync(quiet) == "whole"
 assert [sync(file) for file in files] == ["whole"] * 10
+# New room is given elsewhere once the manager has heard of it.
+while b"read only" not in subprocess.check_output([afar, "store", "ls"]):
+    time.sleep(0.05)
 new = [make(f"new{i}") for i in range(10)]
 told = [sync(file) for file in new]
 assert told == ["whole"] * 10, told

@@ -102,7 +102,7 @@ refused 2 'multiple of 4096 bytes; use 4096' "$AFAR" volume resize f 1
 refused 2 'at least 1 byte' "$AFAR" volume resize f 0
 refused 1 'nowhere' "$AFAR" volume resize nowhere 4M
 refused 1 'nowhere' "$AFAR" volume stat nowhere
-refused 1 "remove a volume: there is none called 'nowhere'; see 'afar volume ls'" "$AFAR" volume rm nowhere
+refused 1 "remove volume 'nowhere': there is none; see 'afar volume ls'" "$AFAR" volume rm nowhere
 
 # ---- Others see what they are granted.
 
@@ -117,7 +117,7 @@ joe volume stat m | grep -q '^rights *r$' || fail "joe's rights: $(joe volume st
 joes="--key joe.key --cluster ${AFAR_CLUSTER%%\?*}"
 # shellcheck disable=SC2086 # two flags
 {
-	refused 1 "remove a volume: 'joe' does not own volume 'm'; ask its owner 'admin'" "$AFAR" $joes volume rm m
+	refused 1 "remove volume 'm': 'joe' does not own volume 'm'; ask its owner 'admin'" "$AFAR" $joes volume rm m
 	refused 1 "resize volume 'm' to 33554432 bytes: .* 'joe' may not write to volume 'm'; ask" "$AFAR" $joes volume resize m 32M
 }
 

@@ -144,7 +144,7 @@ static void joins_no_sync_that_has_begun(void **state)
 	(void)state;
 	sync_with_others(0);
 	/* So the end of the second is theirs, and not that of the first. */
-	sync_with_others(-EIO);
+	sync_with_others(-ENOMEM);
 }
 
 /* ---- Ends. The manager is told of one, and its answer comes when the file is another. */

@@ -254,6 +254,7 @@ static const Afar__Request__CallCase others[] = {
 	CALL(LOOK),
 	CALL(FILE_RECALL),
 	CALL(FILE_REVOKE),
+	CALL(FILES_GONE),
 #undef CALL
 };
 
