@@ -6,13 +6,16 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "client/call.h"
 #include "client/fs_call.h"
 
-#define TABLE_MIN     256U
-#define FORGOTTEN_MAX 256U /* that the manager is told of at once */
+#define TABLE_MIN      256U
+#define FORGOTTEN_MAX  256U /* that the manager is told of at once */
+#define AGAIN_MAX      10U /* calls that find no room are tried so often again, and so long later: */
+#define AGAIN_PAUSE_NS 5000000L
 
 struct used_inode {
 	uint64_t ino; /* 0: the place is free */
@@ -245,11 +248,6 @@ void used_end(struct afar_fs *fs, unsigned kind, uint64_t ino)
 	pthread_mutex_unlock(&used->lock);
 }
 
-bool used_again(const struct afar_fs *fs, int status, unsigned *nr)
-{
-	return fs->used.is_on && (status == -EDQUOT || status == -ENOSPC) && (*nr)++ == 0;
-}
-
 /* Without memory the manager keeps it until the session ends. */
 static void add_forgotten(struct fs_used *used, uint64_t ino)
 {
@@ -316,6 +314,17 @@ void used_tell(struct afar_fs *fs)
 	pthread_mutex_unlock(&used->lock);
 	if (is_left)
 		closings_wake(fs);
+}
+
+bool used_again(struct afar_fs *fs, int status, unsigned *nr)
+{
+	const struct timespec pause = {.tv_nsec = AGAIN_PAUSE_NS};
+
+	if (!fs->used.is_on || (status != -EDQUOT && status != -ENOSPC) || ++*nr > AGAIN_MAX)
+		return false;
+	used_tell(fs);
+	nanosleep(&pause, NULL);
+	return true;
 }
 
 /* ---- The program's */

@@ -46,9 +46,10 @@ void used_free(struct fs_used *used);
 /* Around each call that may find an inode. The latter takes what the former gave, and the inode; 0: none was found. */
 unsigned used_begin(struct afar_fs *fs);
 void used_end(struct afar_fs *fs, unsigned kind, uint64_t ino);
-/* Returns whether a call that made nothing, with this status, is to be tried once more, which the caller counts in `*nr`: it may
- * have waited for room of inodes that have gone, and our answer about those for it. Call it after used_end(). */
-bool used_again(const struct afar_fs *fs, int status, unsigned *nr);
+/* Returns whether a call that made nothing, with this status, is to be tried again, which it counts in `*nr`, from 0: what was removed
+ * just now leaves its room when we have answered about it, and have told that it is forgotten. Tells that, and waits for
+ * 5 ms. Call it after used_end(). */
+bool used_again(struct afar_fs *fs, int status, unsigned *nr);
 /* Takes uses back. */
 void used_forget(struct afar_fs *fs, uint64_t ino, uint64_t nr);
 /* Tells the manager what is not used any more, of what it keeps. */

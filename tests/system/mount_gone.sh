@@ -132,5 +132,16 @@ wait $second || fail "removing a tree, by the other mount"
 [ ! -e near/tree ] || fail "the tree is still there"
 eventually has_inodes 1
 "$AFAR" fs check work >/dev/null || fail "fs check"
+# At the limit of files, what was removed just now makes room.
+"$AFAR" fs create few --max-files 3
+start_mount limited few
+touch limited/a limited/b limited/c
+for name in d e; do
+	rm limited/a
+	touch limited/$name || fail "a file after another was removed, at the limit"
+	mv limited/$name limited/a
+done
+mkdir limited/more 2>/dev/null && fail "more files than the limit allows"
+end_mount limited
 end_mount near
 end_mount far

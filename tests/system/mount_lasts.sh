@@ -168,6 +168,16 @@ eventually has_sessions $((before - 1))
 open_way "$way_port"
 timeout 60 sha256sum -c --quiet sums || fail "after another session"
 [ "$(head -c 6 <&9)" = 'line 0' ] || fail "a file that was open"
+# What the old session wrote, and nobody synced, the first sync of the new one makes durable: it asks all stores.
+nr_syncs() {
+	"$AFAR" store ls --json | python3 -c 'import json, sys; print(sum(store["nr_syncs"] for store in json.load(sys.stdin)))'
+}
+was=$(nr_syncs)
+sync m/last
+have_both_synced() {
+	[ "$(nr_syncs)" -ge $((was + 2)) ]
+}
+eventually have_both_synced
 exec 9<&-
 [ "$(cat m.err)" = "afar: note: mount afar://$host:$way_port/f?key=${AFAR_CLUSTER#*key=} at $scratch/m: its session had ended; it goes on with another" ] || fail "it said: $(cat m.err)"
 : >m.err

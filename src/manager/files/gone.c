@@ -24,6 +24,7 @@
 #define ROUND_MAX   4096U
 #define END_AT_ONCE 256U		 /* in one commit */
 #define WAIT_NS	    UINT64_C(1000000000) /* so long those wait who need the room */
+#define OWN_WAIT_NS UINT64_C(50000000)	 /* and those who have still to answer */
 
 /* A session that is asked. */
 struct user {
@@ -342,15 +343,22 @@ int gone_work(struct fs *fs)
 
 /* ---- Who needs the room */
 
-uint64_t gone_wait(struct fs *fs)
+uint64_t gone_wait(struct fs *fs, uint64_t session)
 {
+	const struct user *user = find_user(fs, session);
 	struct gone *gone = &fs->gone;
-	uint64_t now = core_now(fs_core(fs));
+	uint64_t now = core_now(fs_core(fs)), begun_at;
 
 	if (gone->nr == 0)
 		return 0;
 	/* Those that are being asked about come first. */
 	if (gone->nr_asked == 0)
 		gone->due_at = now;
-	return (gone->nr_asked != 0 ? gone->begun_at : now) + WAIT_NS;
+	if (gone->nr_asked != 0 && have_all_answered(fs))
+		return now + WAIT_NS; /* they are ending */
+	begun_at = gone->nr_asked != 0 ? gone->begun_at : now;
+	/* Its answer may wait for the call that waits here: it tries again. */
+	if (user && (gone->nr_asked == 0 || user->answered != gone->round))
+		return begun_at + OWN_WAIT_NS;
+	return begun_at + WAIT_NS;
 }

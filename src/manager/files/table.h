@@ -457,7 +457,7 @@ void gone_drive(struct fs *fs);
 int gone_work(struct fs *fs);
 uint64_t gone_next(const struct fs *fs);
 /* Until when somebody waits who needs room, or an inode. Asks at once. */
-uint64_t gone_wait(struct fs *fs);
+uint64_t gone_wait(struct fs *fs, uint64_t session);
 
 /* ---- delegations.c */
 

@@ -29,7 +29,7 @@ static bool makes_inodes(const Afar__FilesChange *ask)
 }
 
 /* What is ending may leave the room, or the inode, that is missing. */
-static uint64_t wait_for_gone(struct fs *fs, const Afar__FilesChange *ask)
+static uint64_t wait_for_gone(struct fs *fs, uint64_t session, const Afar__FilesChange *ask)
 {
 	uint64_t wanted = bytes_wanted(ask);
 	bool lacks_room;
@@ -39,7 +39,7 @@ static uint64_t wait_for_gone(struct fs *fs, const Afar__FilesChange *ask)
 	lacks_room = wanted > fs->space.free_bytes || wanted / FILE_UNIT > limits_room(fs);
 	if ((wanted != 0 && lacks_room && fs->gone.nr_units != 0) ||
 	    (makes_inodes(ask) && !limits_allow_inode(fs)))
-		return gone_wait(fs);
+		return gone_wait(fs, makes_inodes(ask) ? session : 0);
 	return 0;
 }
 
@@ -176,7 +176,7 @@ static uint64_t change_wait(struct core *core, const struct event *event)
 	until = recalls_wait(core, event, fs);
 	wait = delegations_wait_to_change(core, event, fs);
 	until = wait > until ? wait : until;
-	wait = wait_for_gone(fs, ask);
+	wait = wait_for_gone(fs, event->session, ask);
 	until = wait > until ? wait : until;
 	for (size_t i = 0; i < ask->n_operations; i++) {
 		if (ask->operations[i]->what_case != AFAR__FILE_CHANGE__WHAT_EXTEND)
