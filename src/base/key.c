@@ -220,11 +220,13 @@ int key_load_principals(const char *path, struct key *out, size_t max)
 	int found = key_load(path, out, max);
 
 	for (int i = 0; i < found; i++) {
-		if (!key_is_principal(out[i].identity))
-			return error_fail(-EINVAL,
-					  "key file '%s': '%s' is no principal's name; use 1 to %d "
-					  "of A-Z a-z 0-9 . _ @ -",
-					  path, out[i].identity, KEY_PRINCIPAL_MAX);
+		if (key_is_principal(out[i].identity))
+			continue;
+		error_line("key file '%s': '%s' is no principal's name; use 1 to %d of A-Z a-z 0-9 "
+			   ". _ @ -",
+			   path, out[i].identity, KEY_PRINCIPAL_MAX);
+		OPENSSL_cleanse(out, (size_t)found * sizeof(*out));
+		return -EINVAL;
 	}
 	return found;
 }

@@ -447,8 +447,14 @@ static int path_open(struct afar_queue *queue, struct path *path, struct binding
 		if (until > deadline || peer->nr_lanes == 1 || was_silent)
 			until = deadline;
 		ret = path_try(queue, path, &group, binding, index, until, &is_lane_bad);
-		if (ret && (!is_lane_bad || clock_ns() >= deadline))
-			return ret; /* which says where nobody has answered */
+		if (ret && !is_lane_bad)
+			return ret;
+		if (ret && clock_ns() >= deadline) {
+			/* The next call begins with others. This one says where nobody has answered. */
+			if (!group_is_silent(path, &group, peer))
+				rest_bad(path, &group);
+			return ret;
+		}
 		if (ret && !was_silent && group_is_silent(path, &group, peer)) {
 			was_silent = true; /* the server is slow or gone: no lane is to blame */
 			continue;

@@ -55,7 +55,7 @@ static int find_root(struct mount *mount)
 }
 
 /* Looks whether the key may use files for whoever starts this; else all that the mount shows would be refused. A mount for all users also
- * needs it for others, and says so: that some can use it may be what is wanted. */
+ * needs it for others, and says what it lacks: that some can use it may be what is wanted. */
 static int check_key(const struct mount *mount)
 {
 	const struct mount_options *options = mount->options;
@@ -63,6 +63,11 @@ static int check_key(const struct mount *mount)
 	struct afar_file_stat stat = {.size = sizeof(stat)};
 	int ret = afar_fs_walk(mount->fs, NULL, mount->root, "/", 0, 0, &stat);
 
+	if (ret == -EACCES && options->is_for_others) {
+		say_note("%s: %s; only users whom the key is for can do something there",
+			 options->asked, afar_last_error());
+		return 0;
+	}
 	if (!ret && options->is_for_others &&
 	    afar_fs_walk(mount->fs, &other, mount->root, "/", 0, 0, &stat) == -EACCES)
 		say_note("%s: its key is for uid %u alone, so other users can do nothing there; an "
