@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # What clients of an exported volume on flash were told to be durable is there after kill -9 of nbdkit and of the server, and
 # an export outlives its server.
+# shellcheck disable=SC2154 # cluster.sh and exports.sh set some
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 # shellcheck source=tests/system/exports.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # What commands say when they refuse: in the user's own words, with the thing's name, and with what helps.
-# shellcheck source=tests/system/cluster.sh
+# shellcheck source=tests/system/cluster.sh disable=SC2154 # cluster.sh sets host, uri and scratch
 . "$(dirname "$0")/cluster.sh"
 
 start_daemon all --data afar-data --listen "$host:0" --memory 512M

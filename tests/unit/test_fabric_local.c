@@ -44,8 +44,8 @@ static void says_why_it_cannot_listen(void **state)
 			     "tcp:/tmp/socket",
 			     "unix:socket",
 			     "unix:/tmp/socket@0123456789abcdef",
-			     "unix:/tmp/a-path-that-is-too-long-for-an-address-of-a-socket-which-"
-			     "the-kernel-takes-only-if-it-has-at-most-108-bytes-with-its-end",
+			     ("unix:/tmp/a-path-that-is-too-long-for-an-address-of-a-socket-which-"
+			      "the-kernel-takes-only-if-it-has-at-most-108-bytes-with-its-end"),
 			     "127.0.0.1:0"};
 	struct fabric_listener *listener;
 
