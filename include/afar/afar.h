@@ -402,9 +402,8 @@ int afar_namespace_grant(struct afar_namespace *ns, const char *principal, unsig
  * do it in advance.
  * When this returns 0, the memory is the namespace's, whatever becomes of the session. A caller that
  * dies before gets nothing: the manager gives back what servers have granted once the session ends.
- * Errors: -EINVAL (0, or past 2^64; it is a volume or a file system, which have their own calls), -ENOSPC (the servers do not have
- * so much), -AFAR_ENOSERVER,
- * -ECANCELED.
+ * Errors: -EINVAL (0, or past 2^64; it is a volume or a file system, which have their own calls),
+ * -ENOSPC (the servers do not have so much), -AFAR_ENOSERVER, -ECANCELED.
  */
 int afar_namespace_reserve(struct afar_namespace *ns, uint64_t bytes);
 

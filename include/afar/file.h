@@ -140,7 +140,7 @@ int afar_fs_open(struct afar_session *session, const char *name,
  * each call that finds or makes an inode by its name, and tells its attributes, is one more use of it: afar_fs_lookup(), afar_fs_make(), afar_fs_link() and
  * afar_file_create(); and so is afar_fs_use(). An inode that is in use stays when its last name goes, as one does
  * that is open: with its attributes (0 links) and its bytes, and it can be opened. afar_fs_forget() takes `nr` uses back. All end with the
- * file system's handle. */
+ * file system's handle. Neither waits for anybody. Both return 0; -EINVAL: `fs` is null, or closed. */
 int afar_fs_use(struct afar_fs *fs, uint64_t ino);
 int afar_fs_forget(struct afar_fs *fs, uint64_t ino, uint64_t nr);
 /* Closes the handle. -EBUSY while files of it are open. */

@@ -2,6 +2,7 @@
 /* Principals: their keys and their rights on namespaces. Thin calls to the manager, which checks
  * them. */
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,7 +159,7 @@ PUBLIC_CALL(int, afar_key_list,
 		return ret;
 	if (!out || max == 0 || max > INT32_MAX)
 		return error_fail(-EINVAL, "list keys: there is no room for them");
-	ret = abi_check_out(out, sizeof(*out), "afar_key_stat");
+	ret = abi_check_out(out, offsetof(struct afar_key_stat, uid), "afar_key_stat");
 	if (ret)
 		return ret;
 	request.call_case = AFAR__REQUEST__CALL_KEY_LIST;

@@ -23,30 +23,17 @@ refused 2 'frobnicate' "$AFAR" help frobnicate
 refused 2 'put, get, ls' "$AFAR" help region frobnicate
 refused 2 'unexpected argument' "$AFAR" help region put more
 
-python3 - <<'END' || fail "the help's layout"
-import fcntl, os, struct, subprocess, termios, unicodedata
+python3 -B - "$(dirname "$0")" <<'END' || fail "the help's layout"
+import os, subprocess, sys
+sys.path.insert(0, sys.argv[1])
+from terminal import show
 
 afar = os.environ["AFAR"]
 
 def text(words, columns=None):
     if columns is None:
         return subprocess.run([afar, *words], stdout=subprocess.PIPE, check=True, text=True).stdout
-    master, slave = os.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    process = subprocess.Popen([afar, *words], stdout=slave)
-    os.close(slave)
-    out = b""
-    while True:
-        try:
-            part = os.read(master, 65536)
-        except OSError: # EIO: nobody has the other side any more
-            part = b""
-        if not part:
-            break
-        out += part
-    os.close(master)
-    assert process.wait() == 0
-    return out.decode().replace("\r\n", "\n")
+    return show([afar, *words], columns)
 
 for words in (["help"], ["help", "region"], ["help", "flash", "simulate"], ["help", "top"], ["region", "put", "--help"], ["help", "up"]):
     plain = text(words)

@@ -71,30 +71,15 @@ refused 1 "it has 2 files or directories; --force" "$AFAR" fs rm home
 
 # ---- The terminal's width
 
-python3 - <<'END' || fail "afar status on a terminal"
-import fcntl, os, re, struct, subprocess, termios
-
-def text(columns):
-    master, slave = os.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    process = subprocess.Popen([os.environ["AFAR"], "status"], stdout=slave)
-    os.close(slave)
-    out = b""
-    while True:
-        try:
-            part = os.read(master, 65536)
-        except OSError: # EIO: nobody has the other side any more
-            part = b""
-        if not part:
-            break
-        out += part
-    assert process.wait() == 0
-    return out.decode()
+python3 -B - "$(dirname "$0")" <<'END' || fail "afar status on a terminal"
+import os, re, sys
+sys.path.insert(0, sys.argv[1])
+from terminal import show
 
 def words(shown):
     return set(re.sub("[0-9.]+", "N", shown).split())
 
-narrow, wide = text(80), text(300)
+narrow, wide = (show([os.environ["AFAR"], "status"], columns) for columns in (80, 300))
 assert max(len(line) for line in narrow.splitlines()) <= 80, narrow
 assert words(narrow) == words(wide), (narrow, wide)
 END

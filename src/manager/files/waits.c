@@ -29,9 +29,11 @@ static bool makes_inodes(const Afar__FilesChange *ask)
 }
 
 /* What is ending may leave the room, or the inode, that is missing. */
-static uint64_t wait_for_gone(struct fs *fs, uint64_t session, const Afar__FilesChange *ask)
+static uint64_t wait_for_gone(const struct event *event, struct fs *fs,
+			      const Afar__FilesChange *ask)
 {
 	uint64_t wanted = bytes_wanted(ask);
+	uint64_t until = 0;
 	bool lacks_room;
 
 	if (fs->gone.nr == 0 || !fs_namespace(fs))
@@ -39,8 +41,9 @@ static uint64_t wait_for_gone(struct fs *fs, uint64_t session, const Afar__Files
 	lacks_room = wanted > fs->space.free_bytes || wanted / FILE_UNIT > limits_room(fs);
 	if ((wanted != 0 && lacks_room && fs->gone.nr_units != 0) ||
 	    (makes_inodes(ask) && !limits_allow_inode(fs)))
-		return gone_wait(fs, makes_inodes(ask) ? session : 0);
-	return 0;
+		until = gone_wait(fs, makes_inodes(ask) ? event->session : 0);
+	/* They may be unable to end, where the manager's disk is full. */
+	return until < event->answer_by ? until : event->answer_by;
 }
 
 /* An allocation that will fit when what is being zeroed is free waits for that. */
@@ -176,7 +179,7 @@ static uint64_t change_wait(struct core *core, const struct event *event)
 	until = recalls_wait(core, event, fs);
 	wait = delegations_wait_to_change(core, event, fs);
 	until = wait > until ? wait : until;
-	wait = wait_for_gone(fs, event->session, ask);
+	wait = wait_for_gone(event, fs, ask);
 	until = wait > until ? wait : until;
 	for (size_t i = 0; i < ask->n_operations; i++) {
 		if (ask->operations[i]->what_case != AFAR__FILE_CHANGE__WHAT_EXTEND)
