@@ -130,7 +130,13 @@ rm -rf near/tree || fail "removing a tree while others do"
 wait $first || fail "removing a tree, the first of three"
 wait $second || fail "removing a tree, by the other mount"
 [ ! -e near/tree ] || fail "the tree is still there"
-eventually has_inodes 1
+# A name that was looked for, and not found, in a directory that the other mount had just removed keeps that in the kernel's cache until
+# memory is short. Some 1 of 50 of these trees has one.
+has_inodes_when_memory_is_short() {
+	echo 2 >/proc/sys/vm/drop_caches
+	has_inodes "$1"
+}
+eventually has_inodes_when_memory_is_short 1
 "$AFAR" fs check work >/dev/null || fail "fs check"
 # At the limit of files, what was removed just now makes room.
 "$AFAR" fs create few --max-files 3
