@@ -19,7 +19,7 @@
 
 static const struct cli_command help_commands[];
 
-const struct cli_command *const cli_groups[] = {
+static const struct cli_command *const groups[] = {
 	up_commands,	  status_commands, top_commands,
 	ns_commands,	  region_commands, volume_commands,
 	export_commands,  fs_commands,	   files_commands,
@@ -34,39 +34,14 @@ static bool is_help(const char *word)
 	return !strcmp(word, "--help") || !strcmp(word, "-h");
 }
 
-/* Returns how many words `name` has if argv begins with them, else 0. */
-static int match(const char *name, int argc, char **argv)
-{
-	const char *space = strchr(name, ' ');
-
-	if (!space)
-		return strcmp(argv[0], name) == 0 ? 1 : 0;
-	if (argc < 2 || strlen(argv[0]) != (size_t)(space - name) ||
-	    strncmp(argv[0], name, (size_t)(space - name)) != 0)
-		return 0;
-	return strcmp(argv[1], space + 1) == 0 ? 2 : 0;
-}
-
-const struct cli_command *cli_find(int argc, char **argv, int *words)
-{
-	for (size_t i = 0; cli_groups[i] && argc; i++) {
-		for (const struct cli_command *command = cli_groups[i]; command->name; command++) {
-			*words = match(command->name, argc, argv);
-			if (*words)
-				return command;
-		}
-	}
-	return NULL;
-}
-
 /* Refuses a group's name without one of its commands, and names its commands. */
-static int refuse_command(int argc, char **argv)
+static int refuse_command(const struct cli *cli, int argc, char **argv)
 {
 	char known[256] = "";
 	size_t length = strlen(argv[0]);
 
-	for (size_t i = 0; cli_groups[i]; i++) {
-		for (const struct cli_command *command = cli_groups[i]; command->name; command++) {
+	for (size_t i = 0; cli->groups[i]; i++) {
+		for (const struct cli_command *command = cli->groups[i]; command->name; command++) {
 			if (strncmp(command->name, argv[0], length) == 0 &&
 			    command->name[length] == ' ')
 				snprintf(known + strlen(known), sizeof(known) - strlen(known),
@@ -78,7 +53,7 @@ static int refuse_command(int argc, char **argv)
 	if (argc < 2)
 		return cli_misuse(NULL, "%s: say what to do: %s", argv[0], known);
 	if (is_help(argv[1]) || !strcmp(argv[1], "help")) {
-		help_overview(argv[0]);
+		help_overview(cli->groups, argv[0], cli_global_flags);
 		return 0;
 	}
 	return cli_misuse(NULL, "'%s %.64s' is no command; the commands are: %s", argv[0], argv[1],
@@ -88,11 +63,11 @@ static int refuse_command(int argc, char **argv)
 static int run_command(struct cli *cli, int argc, char **argv)
 {
 	int words;
-	const struct cli_command *command = cli_find(argc, argv, &words);
+	const struct cli_command *command = cli_find(cli, argc, argv, &words);
 
 	/* The command's last word is its argv[0]. */
 	return command ? command->run(cli, command, argc - words + 1, argv + words - 1)
-		       : refuse_command(argc, argv);
+		       : refuse_command(cli, argc, argv);
 }
 
 /* Runs `afar help COMMAND` as `afar COMMAND --help`. */
@@ -101,13 +76,13 @@ static int help(struct cli *cli, const struct cli_command *command, int argc, ch
 	char *words[4] = {0};
 
 	if (argc == 1) {
-		help_overview(NULL);
+		help_overview(cli->groups, NULL, cli_global_flags);
 		return 0;
 	}
 	if (argc > 3)
 		return cli_misuse(command, "unexpected argument '%.64s'", argv[3]);
 	if (is_help(argv[1]) || !strcmp(argv[1], command->name)) {
-		help_command(command, NULL);
+		help_command(command, NULL, cli_global_flags);
 		return 0;
 	}
 	memcpy(words, argv + 1, (size_t)(argc - 1) * sizeof(*argv));
@@ -143,7 +118,7 @@ static int take_flag(struct cli *cli, char **argv, int *at)
 	const char *value;
 
 	if (is_help(argv[*at])) {
-		help_overview(NULL);
+		help_overview(cli->groups, NULL, cli_global_flags);
 		return 0;
 	}
 	if (!strcmp(argv[*at], "--version")) {
@@ -198,7 +173,7 @@ static int end_output(void)
 
 int main(int argc, char **argv)
 {
-	struct cli cli = {0};
+	struct cli cli = {.groups = groups};
 	int ret, status;
 
 	/* Takes only the set of printable characters from the locale; numbers and messages stay the

@@ -74,6 +74,33 @@ int cli_misuse(const struct cli_command *command, const char *format, ...)
 	return CLI_USAGE;
 }
 
+/* ---- Commands */
+
+/* Returns how many words `name` has if argv begins with them, else 0. */
+static int match(const char *name, int argc, char **argv)
+{
+	const char *space = strchr(name, ' ');
+
+	if (!space)
+		return strcmp(argv[0], name) == 0 ? 1 : 0;
+	if (argc < 2 || strlen(argv[0]) != (size_t)(space - name) ||
+	    strncmp(argv[0], name, (size_t)(space - name)) != 0)
+		return 0;
+	return strcmp(argv[1], space + 1) == 0 ? 2 : 0;
+}
+
+const struct cli_command *cli_find(const struct cli *cli, int argc, char **argv, int *words)
+{
+	for (size_t i = 0; cli->groups[i] && argc; i++) {
+		for (const struct cli_command *command = cli->groups[i]; command->name; command++) {
+			*words = match(command->name, argc, argv);
+			if (*words)
+				return command;
+		}
+	}
+	return NULL;
+}
+
 /* ---- Flags */
 
 const struct cli_flag cli_global_flags[] = {
@@ -161,7 +188,7 @@ static int take_flag(struct cli *cli, const struct cli_command *command,
 		*status = cli_set_timeout(cli, optarg);
 		return *status ? -1 : 0;
 	case FLAG_HELP:
-		help_command(command, flags);
+		help_command(command, flags, cli_global_flags);
 		return -1;
 	case ':':
 		*status = cli_misuse(command, "%.64s needs a value", typed);

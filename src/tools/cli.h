@@ -30,6 +30,7 @@
 
 /* The state of the command that runs: the global flags, and the session once it is open. */
 struct cli {
+	const struct cli_command *const *groups; /* the tables of all groups; ended by NULL */
 	const char *cluster;
 	const char *key_file;
 	const char *path;
@@ -74,10 +75,8 @@ extern const struct cli_command sort_commands[];
 extern const struct cli_command graph_commands[];
 extern const struct cli_command bench_commands[];
 
-/* The tables of all groups, one each; ended by NULL. */
-extern const struct cli_command *const cli_groups[];
 /* Finds the command that argv begins with, in `*words` words; NULL: none. */
-const struct cli_command *cli_find(int argc, char **argv, int *words);
+const struct cli_command *cli_find(const struct cli *cli, int argc, char **argv, int *words);
 
 /* The flags of every command. */
 extern const struct cli_flag cli_global_flags[];

@@ -43,7 +43,7 @@ static int bench(struct cli *cli, const struct cli_command *command, int argc, c
 	};
 
 	if (argc == 2 && !strcmp(argv[1], "--help")) {
-		help_command(command, flags);
+		help_command(command, flags, cli_global_flags);
 		return 0;
 	}
 	if (cli->cluster || cli->key_file || cli->timeout_ms)

@@ -457,8 +457,8 @@ static void offer_first_words(const struct completion *completion,
  * table is one group, or has commands of one word alone. */
 static void offer_commands(const struct completion *completion, const char *group)
 {
-	for (size_t i = 0; cli_groups[i]; i++) {
-		const struct cli_command *command = cli_groups[i];
+	for (size_t i = 0; completion->cli->groups[i]; i++) {
+		const struct cli_command *command = completion->cli->groups[i];
 		size_t length = strcspn(command->name, " ");
 		char word[64];
 
@@ -479,7 +479,7 @@ static void complete_line(const struct completion *completion, int argc, char **
 	if (!strcmp(argv[0], "help") && argc > 1) {
 		argc--;
 		argv++;
-	} else if ((command = cli_find(argc - 1, argv, &words))) {
+	} else if ((command = cli_find(completion->cli, argc - 1, argv, &words))) {
 		complete_argument(completion, command->arguments, argc - words, argv + words);
 		return;
 	}

@@ -29,12 +29,12 @@ static bool is_of_group(const struct cli_command *command, const char *group)
 	return strncmp(command->name, group, length) == 0 && command->name[length] == ' ';
 }
 
-static void print_commands(const char *group)
+static void print_commands(const struct cli_command *const *groups, const char *group)
 {
 	char usage[256];
 
-	for (size_t i = 0; cli_groups[i]; i++) {
-		for (const struct cli_command *command = cli_groups[i]; command->name; command++) {
+	for (size_t i = 0; groups[i]; i++) {
+		for (const struct cli_command *command = groups[i]; command->name; command++) {
 			if (group && !is_of_group(command, group))
 				continue;
 			snprintf(usage, sizeof(usage), "%s%s%s", command->name,
@@ -44,7 +44,8 @@ static void print_commands(const char *group)
 	}
 }
 
-void help_overview(const char *group)
+void help_overview(const struct cli_command *const *groups, const char *group,
+		   const struct cli_flag *global_flags)
 {
 	static const struct cli_flag own_flags[] = {
 		{"version", NULL, "the version", NULL},
@@ -61,9 +62,9 @@ void help_overview(const char *group)
 			   0, 0);
 		putchar('\n');
 	}
-	print_commands(group);
+	print_commands(groups, group);
 	putchar('\n');
-	print_flags(cli_global_flags);
+	print_flags(global_flags);
 	print_flags(own_flags);
 	putchar('\n');
 	wrap_words("SIZE takes K, M, G, T. NS:@0xADDRESS names a region by its address. "
@@ -71,7 +72,8 @@ void help_overview(const char *group)
 		   0, 0);
 }
 
-void help_command(const struct cli_command *command, const struct cli_flag *flags)
+void help_command(const struct cli_command *command, const struct cli_flag *flags,
+		  const struct cli_flag *global_flags)
 {
 	char usage[256];
 
@@ -81,5 +83,5 @@ void help_command(const struct cli_command *command, const struct cli_flag *flag
 	wrap_words(command->summary, 0, 0);
 	putchar('\n');
 	print_flags(flags);
-	print_flags(cli_global_flags);
+	print_flags(global_flags);
 }

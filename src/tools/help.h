@@ -6,9 +6,11 @@
 
 #include "cli.h"
 
-/* Prints all commands, or those of one group. */
-void help_overview(const char *group);
-/* Prints one command's usage and flags; `flags` may be NULL. */
-void help_command(const struct cli_command *command, const struct cli_flag *flags);
+/* Prints all commands of `groups`, or those of one group; and the flags of every command. */
+void help_overview(const struct cli_command *const *groups, const char *group,
+		   const struct cli_flag *global_flags);
+/* Prints one command's usage and flags, which may be NULL, and those of every command. */
+void help_command(const struct cli_command *command, const struct cli_flag *flags,
+		  const struct cli_flag *global_flags);
 
 #endif
