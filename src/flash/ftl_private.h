@@ -91,7 +91,7 @@ struct ftl {
 	char *summary_memory; /* theirs; recovery has it to itself */
 };
 
-/* ---- ftl.c ---- */
+/* ---- failure.c ---- */
 
 /* Lets nothing be changed from now on: what would change something ends with `code`. */
 void ftl_fail(struct ftl *ftl, int code);
