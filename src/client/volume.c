@@ -274,10 +274,12 @@ static int open_in(struct afar_namespace *ns, const struct afar_volume_options *
 {
 	struct afar_volume *volume = handle_new(HANDLE_VOLUME, sizeof(*volume));
 	uint32_t mode = wire_modes[options->mode];
-	int ret;
+	int ret = options->mark ? volume_mark_check(ns, options->mark) : 0;
 
 	if (!volume)
 		return error_code(-ENOMEM);
+	if (ret)
+		goto out_discard;
 	volume->ns = ns;
 	volume->mode = options->mode;
 	ret = options->replaces ? take_over(ns, mode, options->replaces) : 0;
@@ -290,6 +292,8 @@ static int open_in(struct afar_namespace *ns, const struct afar_volume_options *
 	ret = volume_retry_open(volume, options->retry_ms, options->log_bytes);
 	if (ret)
 		goto out_close;
+	if (options->mark)
+		volume_mark_take(volume, options->mark);
 	*out = volume;
 	return 0;
 
