@@ -116,7 +116,8 @@ struct afar_volume_options {
 	/*
 	 * What the handle of a process that has died remembered of the volume: afar_volume_mark(). A
 	 * sync of this one then fails once with -AFAR_EUNSYNCED if a store has lost since what that one had
-	 * written, and not synced. NULL: none.
+	 * written, and not synced. And it is refused with -ESTALE if that volume is gone, also if another
+	 * one has its name now. NULL: none.
 	 */
 	const char *mark;
 };
@@ -125,7 +126,7 @@ struct afar_volume_options {
  * Opens a volume. `options` may be NULL. It is the caller's until afar_volume_close(); the session
  * cannot be closed before.
  * Errors: -ENOENT, -EACCES, -EBUSY (open elsewhere, in a way that this does not go with: the sentence
- * says who has it), -EINVAL (the mark is none), -AFAR_ELOST, -AFAR_ESERVER.
+ * says who has it), -EINVAL (the mark is none), -ESTALE (it is another volume's), -AFAR_ELOST, -AFAR_ESERVER.
  */
 int afar_volume_open(struct afar_session *session, const char *name,
 		     const struct afar_volume_options *options, struct afar_volume **out);

@@ -326,6 +326,9 @@ PUBLIC_CALL_OF_CALLS(int, afar_volume_open,
 				  "open volume '%s': out is null, or mode or flags are unknown",
 				  name);
 	ret = namespace_open(session, NAMESPACE_VOLUME, name, &ns);
+	if (ret == -ENOENT && options.mark)
+		ret = error_fail(-ESTALE, "open volume '%s', which is gone: %s", name,
+				 error_last_line());
 	if (ret)
 		return ret;
 	ret = ns->kind != NAMESPACE_FILES

@@ -45,7 +45,8 @@ int volume_carry_out(struct afar_volume *volume, const struct afar_op *op, uint6
 int volume_change(struct afar_volume *volume, const struct afar_op *op, uint64_t length);
 int volume_sync(struct afar_volume *volume);
 
-/* Checks a mark (volume_mark.c) that shall be taken: 0, or -EINVAL with a sentence. */
+/* Checks a mark (volume_mark.c) that shall be taken. With a sentence: -EINVAL (it is none), -ESTALE (it is another
+ * volume's). */
 int volume_mark_check(const struct afar_namespace *ns, const char *mark);
 /* Has a handle that was just opened remember what the mark says. It has been checked. */
 void volume_mark_take(struct afar_volume *volume, const char *mark);

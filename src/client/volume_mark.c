@@ -104,12 +104,17 @@ int volume_mark_check(const struct afar_namespace *ns, const char *mark)
 {
 	uint64_t identity;
 
-	return take_mark(mark, NULL, &identity)
-		       ? 0
-		       : error_fail(-EINVAL,
-				    "open volume '%s' with the mark '%.64s': it is none; give one "
-				    "as afar_volume_mark() gave it",
-				    ns->name, mark);
+	if (!take_mark(mark, NULL, &identity))
+		return error_fail(-EINVAL,
+				  "open volume '%s' with the mark '%.64s': it is none; give one as "
+				  "afar_volume_mark() gave it",
+				  ns->name, mark);
+	if (identity != ns->identity)
+		return error_fail(-ESTALE,
+				  "open volume '%s': the one that the mark is of is gone, and this "
+				  "is another one of its name; open that without the mark",
+				  ns->name);
+	return 0;
 }
 
 void volume_mark_take(struct afar_volume *volume, const char *mark)

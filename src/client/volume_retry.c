@@ -42,7 +42,7 @@ void volume_retry_close(struct afar_volume *volume)
 /* ---- Trying */
 
 /* True: the operation may go well once its servers, or the manager, can be reached. */
-static bool is_passing(int status)
+static bool is_passing(const struct afar_volume *volume, int status)
 {
 	switch (status) {
 	case -AFAR_ESERVER:
@@ -50,8 +50,9 @@ static bool is_passing(int status)
 	case -ETIMEDOUT:
 	case -ENOTCONN:
 	case -ECANCELED: /* another operation's time was up, on the same connection */
-	case -ESTALE:
 		return true;
+	case -ESTALE: /* there is another binding, or another cluster */
+		return !session_is_stale(volume->ns->session);
 	default:
 		return false;
 	}
@@ -164,7 +165,7 @@ static int recover(struct afar_volume *volume, uint64_t serial, uint64_t give_up
 	pthread_rwlock_wrlock(&volume->gate);
 	while (volume->serial == serial) {
 		ret = recover_once(&replay);
-		if (ret == 0 || !is_passing(ret) || clock_ns() + pause >= give_up)
+		if (ret == 0 || !is_passing(volume, ret) || clock_ns() + pause >= give_up)
 			break;
 		pause_for(pause);
 		pause = sooner(2 * pause, PAUSE_MAX_NS);
@@ -211,7 +212,7 @@ static int carry_out(struct afar_volume *volume, const struct afar_op *op, uint6
 		/* A store ended and was reached again before we noticed. */
 		bool is_lost = ret == -AFAR_EUNSYNCED && volume->log;
 
-		if (!is_passing(ret) && !is_lost)
+		if (!is_passing(volume, ret) && !is_lost)
 			return ret;
 		if (clock_ns() >= give_up)
 			return ret != -ESTALE

@@ -186,6 +186,11 @@ static int resume(struct core *core, struct event *event)
 	void *old;
 	int ret;
 
+	if (ask->cluster[0] && strcmp(ask->cluster, core->state->cluster) != 0)
+		return error_fail(-ESTALE,
+				  "resume session %llx: it is of another cluster, which this one "
+				  "has taken the address of; open a new one",
+				  (unsigned long long)ask->resume);
 	if (!session || session->is_ending || !session->live)
 		return error_fail(-AFAR_ESESSION,
 				  "resume session %llx: it has ended; open a new one",

@@ -328,6 +328,10 @@ static int conclude(const struct service *service)
 	nbdkit_end_text(nbdkit, how);
 	if (is_interrupted())
 		return conclude_interrupted(service, how);
+	if (nbdkit->is_another)
+		return cli_fail("%s: the volume that it had is gone, and what has its name now, if "
+				"anything, is another one: its clients are cut off; export that",
+				asked);
 	if (nbdkit->is_over)
 		return cli_fail(
 			"%s: its session has ended, because somebody took the volume over or "

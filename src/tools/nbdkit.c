@@ -145,6 +145,8 @@ static void take_told(struct nbdkit *nbdkit, const char *line)
 		nbdkit->is_ready = true;
 	else if (strcmp(line, "over") == 0)
 		nbdkit->is_over = true;
+	else if (strcmp(line, "another") == 0)
+		nbdkit->is_over = nbdkit->is_another = true;
 	else if (strncmp(line, session, strlen(session)) == 0)
 		snprintf(nbdkit->session, sizeof(nbdkit->session), "%s", line + strlen(session));
 	else if (strncmp(line, mark, strlen(mark)) == 0 && line[length - 1] == ';') /* all of it */

@@ -181,7 +181,8 @@ void __wrap_volume_log_end(struct volume_log *log, struct log_entry *entry, bool
 
 /* ---- The volume */
 
-static struct afar_namespace ns;
+static struct afar_session session = {.lock = PTHREAD_MUTEX_INITIALIZER}; /* has not ended */
+static struct afar_namespace ns = {.session = &session};
 static struct afar_region region;
 static struct afar_volume volume;
 

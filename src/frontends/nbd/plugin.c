@@ -128,11 +128,11 @@ static void tell_mark(void)
 	pthread_mutex_unlock(&lent.telling);
 }
 
-/* The session has ended: nothing can be done here any more. */
-static void note_over(void)
+/* The session has ended, or the volume is another one: nothing can be done here any more. */
+static void note_over(int error)
 {
 	if (!atomic_exchange(&lent.is_over, true))
-		tell("over\n");
+		tell(error == -ESTALE ? "another\n" : "over\n");
 	ending_ask();
 }
 
@@ -140,8 +140,8 @@ static int fail(int error)
 {
 	say(error);
 	nbdkit_set_error(errno_for_client(error));
-	if (error == -AFAR_ESESSION)
-		note_over();
+	if (error == -AFAR_ESESSION || error == -ESTALE)
+		note_over(error);
 	return -1;
 }
 
@@ -400,6 +400,8 @@ static int open_all(void)
 		ret = settle();
 	if (!ret)
 		return 0;
+	if (ret == -ESTALE)
+		tell("another\n");
 	say(ret);
 	close_all();
 	return -1;
@@ -432,9 +434,10 @@ static int sync_volume(void)
 static bool is_over(void)
 {
 	struct afar_session_stat stat = {.size = sizeof(stat)};
+	struct afar_volume_stat volume = {.size = sizeof(volume)};
 
 	if (afar_session_stat(lent.session, &stat) == 0 && stat.has_ended)
-		note_over();
+		note_over(afar_volume_stat(lent.volume, &volume)); /* which tells why */
 	tell_mark(); /* a server may have restarted, and all is durable there again */
 	return lent.is_over;
 }
@@ -514,7 +517,7 @@ static int64_t plugin_get_size(void *unused)
 	if (!begin())
 		return -1;
 	ret = afar_volume_stat(lent.volume, &stat);
-	if (ret == -AFAR_ESESSION)
+	if (ret == -AFAR_ESESSION || ret == -ESTALE)
 		return answer(ret);
 	if (ret)
 		say(ret);
