@@ -110,7 +110,8 @@ struct afar_volume_options {
 	/*
 	 * The number (afar_session_stat()) of a session of the same principal, whose place this one
 	 * takes: that of a process which has died. If it has the volume open, in any mode, it alone
-	 * ends first, and nothing that it has begun lands any more. 0: none.
+	 * ends first, and nothing that it has begun lands any more. -EOPNOTSUPP: the manager is of an
+	 * older release. 0: none.
 	 */
 	uint64_t replaces;
 	/*

@@ -142,6 +142,7 @@ static void take_answer(struct afar_session *session, const Afar__Reply *reply)
 			 reply->session_opened->principal);
 		session->cluster = strdup(reply->session_opened->cluster);
 	}
+	session->features = reply->session_opened->features; /* a newer manager may have come */
 	backoff_reset(&session->retry);
 	fs_session_resumed(session);
 	set_state(session, SESSION_UP, 0);
@@ -315,6 +316,16 @@ int session_wait_changed(struct afar_session *session, uint64_t deadline)
 	};
 
 	return -pthread_cond_timedwait(&session->changed, &session->lock, &until);
+}
+
+bool session_has_feature(struct afar_session *session, uint64_t feature)
+{
+	bool has_it;
+
+	pthread_mutex_lock(&session->lock);
+	has_it = (session->features & feature) != 0;
+	pthread_mutex_unlock(&session->lock);
+	return has_it;
 }
 
 /* The caller has the lock. */

@@ -9,6 +9,7 @@
 #include "client/abi.h"
 #include "client/call.h"
 #include "client/linger.h"
+#include "rpc/manager_features.h"
 
 static int check_volume(const struct afar_volume *volume)
 {
@@ -269,6 +270,19 @@ static int take_over(struct afar_namespace *ns, uint32_t wire_mode, uint64_t num
 	return session_call(ns->session, &request, NULL);
 }
 
+/* Ends a session whose place this one takes. An older manager would end all that are in the way. */
+static int replace(struct afar_namespace *ns, uint32_t wire_mode, uint64_t number)
+{
+	if (session_has_feature(ns->session, RPC_FEATURE_REPLACES))
+		return take_over(ns, wire_mode, number);
+	return error_fail(
+		-EOPNOTSUPP,
+		"open volume '%s' in place of session %llx: the manager is of an older "
+		"release, which cannot end that one alone; wait until its lease is over, and "
+		"open the volume without that",
+		ns->name, (unsigned long long)number);
+}
+
 static int open_in(struct afar_namespace *ns, const struct afar_volume_options *options,
 		   struct afar_volume **out)
 {
@@ -282,7 +296,7 @@ static int open_in(struct afar_namespace *ns, const struct afar_volume_options *
 		goto out_discard;
 	volume->ns = ns;
 	volume->mode = options->mode;
-	ret = options->replaces ? take_over(ns, mode, options->replaces) : 0;
+	ret = options->replaces ? replace(ns, mode, options->replaces) : 0;
 	if (ret == 0 && options->flags & AFAR_VOLUME_TAKE_OVER)
 		ret = take_over(ns, mode, 0);
 	if (ret == 0)
