@@ -20,8 +20,8 @@
  *    unmap included), -ENOMEM, and -AFAR_EFORKED in a child of the process that opened the session.
  *  - Control-path functions may also return: -AFAR_EMANAGER or -AFAR_ESERVER: a peer cannot be
  *    reached; -ETIMEDOUT: it did not answer in time, and the outcome is unknown; -AFAR_ESESSION:
- *    the manager ended the session. The library retries under the same request id, so a call is
- *    never carried out twice.
+ *    the manager ended the session; -ESTALE: another cluster has its address. The library retries
+ *    under the same request id, so a call is never carried out twice.
  *  - -EACCES: the session's principal has some right here, and not the one for this. The sentence
  *    says who could help. Without any right on a namespace, calls answer as if it were not there.
  *
@@ -146,7 +146,7 @@ struct afar_session_stat {
 	uint32_t nr_blocking_queues;  /* made for blocking calls */
 	uint32_t nr_blocking_queues_max;
 	uint64_t number;    /* the session's own, that others are told of it by */
-	uint32_t has_ended; /* 1: calls fail with -AFAR_ESESSION, for good */
+	uint32_t has_ended; /* 1: calls fail with -AFAR_ESESSION, or -ESTALE, for good */
 	uint32_t reserved;
 };
 

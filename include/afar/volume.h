@@ -110,16 +110,24 @@ struct afar_volume_options {
 	/*
 	 * The number (afar_session_stat()) of a session of the same principal, whose place this one
 	 * takes: that of a process which has died. If it has the volume open, in any mode, it alone
-	 * ends first, and nothing that it has begun lands any more. 0: none.
+	 * ends first, and nothing that it has begun lands any more. -EOPNOTSUPP: the manager is of an
+	 * older release. 0: none.
 	 */
 	uint64_t replaces;
+	/*
+	 * What the handle of a process that has died remembered of the volume: afar_volume_mark(). A
+	 * sync of this one then fails once with -AFAR_EUNSYNCED if a store has lost since what that one had
+	 * written, and not synced. And it is refused with -ESTALE if that volume is gone, also if another
+	 * one has its name now. NULL: none.
+	 */
+	const char *mark;
 };
 
 /*
  * Opens a volume. `options` may be NULL. It is the caller's until afar_volume_close(); the session
  * cannot be closed before.
  * Errors: -ENOENT, -EACCES, -EBUSY (open elsewhere, in a way that this does not go with: the sentence
- * says who has it), -AFAR_ELOST, -AFAR_ESERVER.
+ * says who has it), -EINVAL (the mark is none), -ESTALE (it is another volume's), -AFAR_ELOST, -AFAR_ESERVER.
  */
 int afar_volume_open(struct afar_session *session, const char *name,
 		     const struct afar_volume_options *options, struct afar_volume **out);
@@ -161,6 +169,15 @@ int afar_volume_trim(struct afar_volume *volume, uint64_t offset, uint64_t lengt
  * those above.
  */
 int afar_volume_sync(struct afar_volume *volume);
+
+/*
+ * Puts into `*out` what the handle remembers of the volume, as text, which the caller frees: for the
+ * process that goes on should this one die (afar_volume_options.mark). It is another one after a good
+ * sync for which a server had restarted, and when the volume has grown. One that was taken earlier
+ * makes a later handle tell of a loss that has been told or mended; one that was taken after a failed
+ * sync may hide one. -ENOMEM.
+ */
+int afar_volume_mark(struct afar_volume *volume, char **out);
 
 #ifdef __cplusplus
 }

@@ -36,7 +36,8 @@ bool binding_may_skip(const struct binding_server *server)
 {
 	const struct peer *peer = server->peer;
 
-	return peer->store == 0 || (!server->owes_sync && server->nr_synced == peer->nr_written);
+	return peer->store == 0 || (!server->owes_sync && !server->may_owe_sync &&
+				    server->nr_synced == peer->nr_written);
 }
 
 bool need_has(const struct target_need *need, const struct binding *binding, uint32_t home)
@@ -96,6 +97,7 @@ void sync_marks_end(struct sync_marks *marks, bool is_done)
 			continue;
 		server->nr_synced = marks->nr_written[i];
 		server->owes_sync = false;
+		server->may_owe_sync = false;
 	}
 	binding_unref(binding);
 	free(marks->nr_written);

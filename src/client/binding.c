@@ -206,20 +206,41 @@ void binding_take_away(struct binding *binding, Afar__ServerAway *const *message
 static void remember_store(struct binding_server *server, const struct binding_server *old)
 {
 	server->opening = old->opening;
-	/* If it is reached in another way, what was written in the old one counts as not synced. */
-	server->owes_sync = old->owes_sync || old->peer != server->peer;
+	server->owes_sync = old->owes_sync;
+	/* If it is reached in another way, what was written in the old one counts as not synced, also what is only
+	 * being written. */
+	server->may_owe_sync = old->may_owe_sync || old->peer != server->peer;
 	server->nr_synced = old->peer == server->peer ? old->nr_synced : 0;
 }
 
-void binding_remember(struct binding *binding, const struct binding *old)
+static void settle_owed(struct binding_server *server, const struct binding_server *old)
+{
+	if (old->peer != server->peer && !old->may_owe_sync && old->peer->nr_writing == 0 &&
+	    old->nr_synced == old->peer->nr_written)
+		server->may_owe_sync = false;
+}
+
+static void for_each_store(struct binding *binding, const struct binding *old,
+			   void (*visit)(struct binding_server *server,
+					 const struct binding_server *old))
 {
 	for (uint32_t i = 0; i < binding->layout->nr_homes; i++) {
 		for (uint32_t j = 0; j < old->layout->nr_homes; j++) {
 			if (old->layout->homes[j].is_store &&
 			    layout_home_is(&binding->layout->homes[i], &old->layout->homes[j]))
-				remember_store(&binding->servers[i], &old->servers[j]);
+				visit(&binding->servers[i], &old->servers[j]);
 		}
 	}
+}
+
+void binding_remember(struct binding *binding, const struct binding *old)
+{
+	for_each_store(binding, old, remember_store);
+}
+
+void binding_settle_owed(struct binding *binding, const struct binding *old)
+{
+	for_each_store(binding, old, settle_owed);
 }
 
 int binding_new(struct afar_target *target, const struct layout_description *from,

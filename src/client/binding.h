@@ -36,10 +36,11 @@ struct binding_server {
 	/* On clock_ns(), of a store that no connected server had when the binding was made, or of a
 	 * server that was down when accesses were asked for; 0: it was there. */
 	uint64_t away_since;
-	/* Of a store: how many writes there of the session (peer->nr_written) a sync has covered; and
-	 * whether an older binding had some that none has. */
+	/* Of a store: how many writes there of the session (peer->nr_written) a sync has covered; whether
+	 * there were some earlier that none has; and whether an older binding may have some in
+	 * flight, over another peer. */
 	_Atomic uint64_t nr_synced;
-	atomic_bool owes_sync;
+	atomic_bool owes_sync, may_owe_sync;
 	/* Likewise: it has answered the sync that is under way with -EIO. What it has not made durable will
 	 * not become so before it is opened again. */
 	atomic_bool has_refused_sync;
@@ -97,8 +98,11 @@ int binding_like(const struct binding *from, struct afar_target *target, struct 
 int binding_take_accesses(struct binding *binding, Afar__Access *const *messages, size_t count);
 /* Takes what the manager says of servers that are down. The caller holds the target's lock. */
 void binding_take_away(struct binding *binding, Afar__ServerAway *const *messages, size_t count);
-/* Carries over what the handle remembers of stores. */
+/* Carries over what the handle remembers of stores, before the binding replaces the old one. */
 void binding_remember(struct binding *binding, const struct binding *old);
+/* Looks once more, when nothing can begin over the old one any more: a store that is reached in another way now, and where no
+ * write was left without a sync, needs none. */
+void binding_settle_owed(struct binding *binding, const struct binding *old);
 /* Returns whether the reach is one of the binding's. */
 bool binding_uses(const struct binding *binding, const struct peer_reach *reach);
 

@@ -19,7 +19,7 @@ struct attempts {
 };
 
 /* True: it may go well once servers, or the manager, can be reached. */
-static bool is_passing(int status)
+static bool is_passing(const struct afar_fs *fs, int status)
 {
 	switch (status) {
 	case -AFAR_ESERVER:
@@ -27,8 +27,9 @@ static bool is_passing(int status)
 	case -ETIMEDOUT:
 	case -ENOTCONN:
 	case -ECANCELED: /* another operation's time was up, on the same connection */
-	case -ESTALE:
 		return true;
+	case -ESTALE: /* there is another binding, or another cluster */
+		return !session_is_stale(fs->ns->session);
 	default:
 		return false;
 	}
@@ -40,7 +41,7 @@ static bool try_again(const struct afar_fs *fs, struct attempts *attempts, int s
 	uint64_t now = clock_ns();
 	struct timespec span;
 
-	if (!is_passing(status) || fs->retry_ns == 0)
+	if (!is_passing(fs, status) || fs->retry_ns == 0)
 		return false;
 	if (attempts->give_up == 0)
 		*attempts = (struct attempts){now + fs->retry_ns, PAUSE_FIRST_NS};

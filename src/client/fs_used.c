@@ -305,7 +305,8 @@ void used_tell(struct afar_fs *fs)
 	if (message.n_inos != 0)
 		ret = fs_hold_one(fs, NULL, &operation, NULL);
 	/* A session that has ended holds nothing. */
-	if (ret != 0 && (ret == -AFAR_ESESSION || ret == -AFAR_EFORKED || ret == -EOPNOTSUPP))
+	if (ret != 0 && (session_has_ended(fs->ns->session) || ret == -AFAR_ESESSION ||
+			 ret == -AFAR_EFORKED || ret == -EOPNOTSUPP))
 		return;
 	pthread_mutex_lock(&used->lock);
 	for (size_t i = 0; i < message.n_inos && ret != 0; i++)

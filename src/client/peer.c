@@ -451,7 +451,7 @@ static int peer_call(struct peer *peer, const char *asked, uint64_t deadline,
 	if (peer->is_lost)
 		return peer_fail_lost(peer);
 	if (session_has_ended(peer->session))
-		return error_code(-AFAR_ESESSION);
+		return session_fail_ended(peer->session);
 	for (int attempt = 0; attempt < 2; attempt++) {
 		pthread_mutex_lock(&peer->lock);
 		ret = open_control(peer, deadline, &control);

@@ -76,8 +76,9 @@ struct peer {
 	 * 0; and a lock that is held while one of them connects. */
 	_Atomic uint64_t failed_at;
 	pthread_mutex_t turn;
-	_Atomic uint64_t
-		nr_written; /* of a store: writes of the session that have completed there */
+	/* Of a store: writes of the session that have completed there, and that are in flight there. One that ends
+	 * counts among the first before it leaves the second. */
+	_Atomic uint64_t nr_written, nr_writing;
 
 	pthread_mutex_t lock; /* guards the rest; held for moments only */
 	pthread_cond_t changed;

@@ -162,6 +162,8 @@ static inline void take_off(struct afar_queue *queue, struct transfer *transfer,
 	cds_list_del(&transfer->node);
 	cds_list_add_tail(&transfer->node, &path->transfers);
 	operation->nr_in_flight++;
+	if (path->peer->store && opcode_writes(operation->opcode))
+		path->peer->nr_writing++;
 }
 
 /*
@@ -177,13 +179,15 @@ struct step {
 	uint64_t extent;
 	uint64_t offset; /* into the extent */
 	uint64_t length;
-	bool is_hole;	/* then only the length counts, and: */
-	bool is_lost;	/* it is no hole: its bytes are lost */
-	bool is_ready;	/* the binding is, and has its keys: they may be used */
-	bool is_sealed; /* or of more than one version: nobody writes it */
+	bool is_hole;	 /* then only the length counts, and: */
+	bool is_lost;	 /* it is no hole: its bytes are lost */
+	bool is_ready;	 /* the binding is, and has its keys: they may be used */
+	bool is_sealed;	 /* or of more than one version: nobody writes it */
+	bool is_counted; /* among the peer's writes in flight, until end_step() */
 };
 
-/* Finds the next step. Atomics of NICs take the lane that all clients use for them. */
+/* Finds the next step. Atomics of NICs take the lane that all clients use for them. The caller ends the step. A write to a
+ * store counts from here on, because the binding may be replaced before it is posted. */
 static inline void find_step(const struct afar_queue *queue, const struct operation *operation,
 			     struct step *out)
 {
@@ -222,8 +226,18 @@ static inline void find_step(const struct afar_queue *queue, const struct operat
 		out->remote = key->remote + at.offset;
 		out->key = key->key;
 	}
+	if (out->peer->store && opcode_writes(operation->opcode)) {
+		out->peer->nr_writing++;
+		out->is_counted = true;
+	}
 out_end:
 	hold_end();
+}
+
+static inline void end_step(const struct step *step)
+{
+	if (step->is_counted)
+		step->peer->nr_writing--;
 }
 
 /* Its bytes are of whole blocks, as check_op() has seen to, and so is each step of it. */
@@ -564,69 +578,77 @@ __attribute__((cold)) static bool pass_hole(struct afar_queue *queue, struct ope
 	return true;
 }
 
+/* Posts a step. 0: the operation may go on; 1: it has failed; -EAGAIN: there was not enough room. */
+static inline int take_step(struct afar_queue *queue, struct operation *operation,
+			    struct step *step)
+{
+	const bool is_atomic = opcode_is_atomic(operation->opcode);
+	struct fabric_piece pieces[FABRIC_IOV_MAX];
+	unsigned nr_pieces;
+	int ret;
+
+	/* The operation was accepted before we knew that the region is sealed, or the range was not
+	 * prepared. */
+	if (step->is_sealed && opcode_writes(operation->opcode)) {
+		operation_fail(queue, operation, -EROFS, NULL);
+		return 1;
+	}
+	if (step->is_hole)
+		return !pass_hole(queue, operation, step);
+	if (!step->lane) {
+		operation_fail(queue, operation,
+			       why_not(operation->carrier, step->path, step->peer), step->peer);
+		return 1;
+	}
+	if (operation->flags & AFAR_OP_DRIVEN && !fabric_is_driven(step->path->fabric)) {
+		operation_fail(queue, operation, -EOPNOTSUPP, step->peer);
+		return 1;
+	}
+	if (cds_list_empty(&queue->free_transfers))
+		return -EAGAIN;
+	if (is_atomic) {
+		ret = post_atomic(queue, operation, step);
+	} else if (opcode_is_zero(operation->opcode)) {
+		ret = post_zero(queue, operation, step);
+	} else {
+		step->length = gather(step->path, operation,
+				      path_length_at(step->path, step->offset, step->length),
+				      pieces, &nr_pieces);
+		ret = operation->flags & AFAR_OP_DRIVEN
+			      ? post_driven(queue, operation, step, pieces)
+			      : post(queue, operation, step, pieces, nr_pieces);
+	}
+	if (ret == -EAGAIN)
+		return ret;
+	if (ret == -EOPNOTSUPP || ret == -ENOMEM) {
+		operation_fail(queue, operation, ret, step->peer);
+		return 1;
+	}
+	if (ret) {
+		fail_post(queue, operation, step->path);
+		return 1;
+	}
+	if (is_atomic)
+		operation->remaining = 0;
+	else
+		move_on(operation, step->length);
+	return 0;
+}
+
 /* Posts as much of the operation as there is room for. -EAGAIN: there was not enough. */
 static int operation_advance(struct afar_queue *queue, struct operation *operation)
 {
-	const bool is_atomic = opcode_is_atomic(operation->opcode);
-
 	while (operation->remaining) {
-		struct fabric_piece pieces[FABRIC_IOV_MAX];
 		struct step step;
-		unsigned nr_pieces;
 		int ret;
 
 		if (__builtin_expect(operation->offset == operation->run_end, 0))
 			file_next_run(operation);
 		find_step(queue, operation, &step);
-		/* The operation was accepted before we knew that the region is sealed, or the range was not
-		 * prepared. */
-		if (step.is_sealed && opcode_writes(operation->opcode)) {
-			operation_fail(queue, operation, -EROFS, NULL);
-			return 0;
-		}
-		if (step.is_hole) {
-			if (pass_hole(queue, operation, &step))
-				continue;
-			return 0;
-		}
-		if (!step.lane) {
-			operation_fail(queue, operation,
-				       why_not(operation->carrier, step.path, step.peer),
-				       step.peer);
-			return 0;
-		}
-		if (operation->flags & AFAR_OP_DRIVEN && !fabric_is_driven(step.path->fabric)) {
-			operation_fail(queue, operation, -EOPNOTSUPP, step.peer);
-			return 0;
-		}
-		if (cds_list_empty(&queue->free_transfers))
-			return -EAGAIN;
-		if (is_atomic) {
-			ret = post_atomic(queue, operation, &step);
-		} else if (opcode_is_zero(operation->opcode)) {
-			ret = post_zero(queue, operation, &step);
-		} else {
-			step.length = gather(step.path, operation,
-					     path_length_at(step.path, step.offset, step.length),
-					     pieces, &nr_pieces);
-			ret = operation->flags & AFAR_OP_DRIVEN
-				      ? post_driven(queue, operation, &step, pieces)
-				      : post(queue, operation, &step, pieces, nr_pieces);
-		}
-		if (ret == -EAGAIN)
-			return ret;
-		if (ret == -EOPNOTSUPP || ret == -ENOMEM) {
-			operation_fail(queue, operation, ret, step.peer);
-			return 0;
-		}
-		if (ret) {
-			fail_post(queue, operation, step.path);
-			return 0;
-		}
-		if (is_atomic)
-			operation->remaining = 0;
-		else
-			move_on(operation, step.length);
+		ret = take_step(queue, operation, &step);
+		end_step(&step);
+		if (ret)
+			return ret < 0 ? ret : 0;
 	}
 	return 0;
 }
@@ -744,8 +766,11 @@ void transfer_end(struct afar_queue *queue, struct transfer *transfer, int statu
 	cds_list_del(&transfer->node);
 	cds_list_add(&transfer->node, &queue->free_transfers);
 	operation->nr_in_flight--;
-	if (!status && transfer->path->peer->store && opcode_writes(operation->opcode))
-		transfer->path->peer->nr_written++;
+	if (transfer->path->peer->store && opcode_writes(operation->opcode)) {
+		if (!status)
+			transfer->path->peer->nr_written++;
+		transfer->path->peer->nr_writing--;
+	}
 	if (status)
 		operation_fail(queue, operation, status, transfer->path->peer);
 	else if (operation->opcode == AFAR_OP_READ || operation->opcode == AFAR_OP_WRITE)
@@ -986,6 +1011,7 @@ static const struct peer *awaited_peer(const struct afar_queue *queue,
 	if (operation->waits != WAITS_FOR_ROOM || opcode_is_flush(operation->opcode))
 		return NULL;
 	find_step(queue, operation, &step);
+	end_step(&step);
 	return step.peer;
 }
 

@@ -47,6 +47,16 @@ bool session_has_ended(struct afar_session *session)
 	return has_ended;
 }
 
+bool session_is_stale(struct afar_session *session)
+{
+	bool is_stale;
+
+	pthread_mutex_lock(&session->lock);
+	is_stale = session->state == SESSION_ENDED && session->state_status == -ESTALE;
+	pthread_mutex_unlock(&session->lock);
+	return is_stale;
+}
+
 bool session_is_up(struct afar_session *session)
 {
 	bool is_up;
@@ -86,6 +96,8 @@ static int check_opened(const struct afar_session *session, const Afar__Reply *r
 	/* A manager that resumes us as another session does not know what is open here. */
 	if (session->number && session->number != opened->session)
 		return -AFAR_EMALFORMED;
+	if (session->cluster && strcmp(session->cluster, opened->cluster) != 0)
+		return -ESTALE;
 	return 0;
 }
 
@@ -102,7 +114,8 @@ static uint32_t retry_max_ms(uint32_t lease_ms)
 static bool is_final(const struct afar_session *session, int status)
 {
 	return !session->number || status == -AFAR_ESESSION || status == -AFAR_EAUTH ||
-	       status == -EACCES || status == -AFAR_EVERSION || status == -AFAR_EMALFORMED;
+	       status == -EACCES || status == -AFAR_EVERSION || status == -AFAR_EMALFORMED ||
+	       status == -ESTALE;
 }
 
 static void take_answer(struct afar_session *session, const Afar__Reply *reply)
@@ -127,7 +140,9 @@ static void take_answer(struct afar_session *session, const Afar__Reply *reply)
 		session->retry.max_ms = retry_max_ms(reply->session_opened->lease_ms);
 		snprintf(session->principal, sizeof(session->principal), "%s",
 			 reply->session_opened->principal);
+		session->cluster = strdup(reply->session_opened->cluster);
 	}
+	session->features = reply->session_opened->features; /* a newer manager may have come */
 	backoff_reset(&session->retry);
 	fs_session_resumed(session);
 	set_state(session, SESSION_UP, 0);
@@ -184,6 +199,7 @@ static void manager_opened(struct rpc_connection *connection)
 	if (session->number) {
 		open.secret.data = session->secret;
 		open.secret.len = sizeof(session->secret);
+		open.cluster = session->cluster ? session->cluster : open.cluster;
 	}
 	request.call_case = AFAR__REQUEST__CALL_SESSION_OPEN;
 	request.session_open = &open;
@@ -302,8 +318,25 @@ int session_wait_changed(struct afar_session *session, uint64_t deadline)
 	return -pthread_cond_timedwait(&session->changed, &session->lock, &until);
 }
 
+bool session_has_feature(struct afar_session *session, uint64_t feature)
+{
+	bool has_it;
+
+	pthread_mutex_lock(&session->lock);
+	has_it = (session->features & feature) != 0;
+	pthread_mutex_unlock(&session->lock);
+	return has_it;
+}
+
+/* The caller has the lock. */
 static int fail_not_up(const struct afar_session *session)
 {
+	if (session->state == SESSION_ENDED && session->state_status == -ESTALE)
+		return error_fail(-ESTALE,
+				  "call the manager at %s:%u: the cluster there is another one "
+				  "than this session's, and has nothing of what that one had; open "
+				  "a new session",
+				  session->uri.host, session->uri.port);
 	if (session->state == SESSION_ENDED)
 		return error_fail(
 			-AFAR_ESESSION,
@@ -313,6 +346,16 @@ static int fail_not_up(const struct afar_session *session)
 		-AFAR_EMANAGER,
 		"call the manager at %s:%u: nobody answers (%s); check that afard runs there",
 		session->uri.host, session->uri.port, afar_strerror(session->state_status));
+}
+
+int session_fail_ended(struct afar_session *session)
+{
+	int ret;
+
+	pthread_mutex_lock(&session->lock);
+	ret = fail_not_up(session);
+	pthread_mutex_unlock(&session->lock);
+	return ret;
 }
 
 /* Waits until calls can be made. On 0 the caller has a reference to the connection. */
@@ -599,6 +642,7 @@ static void session_destroy(struct afar_session *session)
 		segment_cache_close(session->segments);
 	free(session->key_file);
 	free(session->refusal);
+	free(session->cluster);
 	pthread_cond_destroy(&session->changed);
 	pthread_mutex_destroy(&session->attach_lock);
 	pthread_mutex_destroy(&session->lock);

@@ -64,7 +64,9 @@ struct afar_session {
 	uint64_t number;
 	uint8_t secret[16];
 	char principal[AFAR_PRINCIPAL_MAX + 1]; /* our name, as the manager says it */
-	atomic_bool has_warned_of_pinning;	/* plain.c; needs no lock */
+	uint64_t features; /* of the manager that it is connected to, or was: RPC_FEATURE_… */
+	char *cluster;	   /* the manager's: another one at the address cannot go on with us */
+	atomic_bool has_warned_of_pinning; /* plain.c; needs no lock */
 	struct backoff retry;
 	uint64_t next_request_id;
 	struct cds_list_head calls; /* in flight, in order of request id */
@@ -97,6 +99,15 @@ struct afar_session {
 
 /* Returns whether the manager has ended the session. Begin nothing new with servers then. */
 bool session_has_ended(struct afar_session *session);
+
+/* Returns whether it has ended because another cluster has taken the place of its own. */
+bool session_is_stale(struct afar_session *session);
+
+/* Fails because it has ended, with the sentence: -AFAR_ESESSION, or -ESTALE if it is stale. */
+int session_fail_ended(struct afar_session *session);
+
+/* Returns whether the manager has a feature (RPC_FEATURE_…) that older ones lack. */
+bool session_has_feature(struct afar_session *session, uint64_t feature);
 
 /* Returns whether the manager can be called now, without waiting for a new connection. */
 bool session_is_up(struct afar_session *session);

@@ -141,6 +141,7 @@ void target_bind(struct afar_target *target, struct binding *binding)
 	pthread_mutex_unlock(&target->session->lock);
 	near_close(target); /* the windows are on the old binding's memory */
 	hold_wait();
+	binding_settle_owed(binding, old);
 	binding_unref(old);
 }
 

@@ -141,7 +141,11 @@ PUBLIC_CALL(int, afar_region_sync, (struct afar_region *region), (region))
 {
 	int ret = region_check(region);
 
-	return ret || !region->target.is_flash ? ret : target_sync(&region->target);
+	if (ret || region->target.is_flash)
+		return ret ? ret : target_sync(&region->target);
+	/* There is nothing to do, but what there was is not to be relied on. */
+	return session_is_stale(region->target.session) ? session_fail_ended(region->target.session)
+							: 0;
 }
 
 PUBLIC_CALL(ssize_t, afar_region_pread,

@@ -167,7 +167,7 @@ PUBLIC_CALL(int, afar_region_verify,
 	if (!handle_enter(&region->target.handle))
 		return error_fail(-EINVAL, "verify a region: it is being closed");
 	ret = check(region, offset, length);
-	while (!ret || ret == -ESTALE) {
+	while (!ret || (ret == -ESTALE && !session_is_stale(region->target.session))) {
 		ret = view_open(&region->target, &view);
 		if (ret)
 			break;

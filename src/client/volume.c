@@ -9,6 +9,7 @@
 #include "client/abi.h"
 #include "client/call.h"
 #include "client/linger.h"
+#include "rpc/manager_features.h"
 
 static int check_volume(const struct afar_volume *volume)
 {
@@ -269,18 +270,33 @@ static int take_over(struct afar_namespace *ns, uint32_t wire_mode, uint64_t num
 	return session_call(ns->session, &request, NULL);
 }
 
+/* Ends a session whose place this one takes. An older manager would end all that are in the way. */
+static int replace(struct afar_namespace *ns, uint32_t wire_mode, uint64_t number)
+{
+	if (session_has_feature(ns->session, RPC_FEATURE_REPLACES))
+		return take_over(ns, wire_mode, number);
+	return error_fail(
+		-EOPNOTSUPP,
+		"open volume '%s' in place of session %llx: the manager is of an older "
+		"release, which cannot end that one alone; wait until its lease is over, and "
+		"open the volume without that",
+		ns->name, (unsigned long long)number);
+}
+
 static int open_in(struct afar_namespace *ns, const struct afar_volume_options *options,
 		   struct afar_volume **out)
 {
 	struct afar_volume *volume = handle_new(HANDLE_VOLUME, sizeof(*volume));
 	uint32_t mode = wire_modes[options->mode];
-	int ret;
+	int ret = options->mark ? volume_mark_check(ns, options->mark) : 0;
 
 	if (!volume)
 		return error_code(-ENOMEM);
+	if (ret)
+		goto out_discard;
 	volume->ns = ns;
 	volume->mode = options->mode;
-	ret = options->replaces ? take_over(ns, mode, options->replaces) : 0;
+	ret = options->replaces ? replace(ns, mode, options->replaces) : 0;
 	if (ret == 0 && options->flags & AFAR_VOLUME_TAKE_OVER)
 		ret = take_over(ns, mode, 0);
 	if (ret == 0)
@@ -290,6 +306,8 @@ static int open_in(struct afar_namespace *ns, const struct afar_volume_options *
 	ret = volume_retry_open(volume, options->retry_ms, options->log_bytes);
 	if (ret)
 		goto out_close;
+	if (options->mark)
+		volume_mark_take(volume, options->mark);
 	*out = volume;
 	return 0;
 
@@ -322,6 +340,9 @@ PUBLIC_CALL_OF_CALLS(int, afar_volume_open,
 				  "open volume '%s': out is null, or mode or flags are unknown",
 				  name);
 	ret = namespace_open(session, NAMESPACE_VOLUME, name, &ns);
+	if (ret == -ENOENT && options.mark)
+		ret = error_fail(-ESTALE, "open volume '%s', which is gone: %s", name,
+				 error_last_line());
 	if (ret)
 		return ret;
 	ret = ns->kind != NAMESPACE_FILES

@@ -30,6 +30,10 @@ struct afar_volume {
 	pthread_mutex_t full;	/* held by the one who makes room in the log */
 	pthread_rwlock_t gate;
 	uint64_t serial; /* of the binding that may be used; guarded by the gate */
+	/* It was opened with another handle's mark, and no sync has gone well since. What a store has lost may be the
+	 * other's then, which is in no log. */
+	atomic_bool is_successor;
+	atomic_bool owes_unsynced; /* a store told so, and no sync has told the program yet */
 };
 
 /* Counts a call in, against a close in another thread; handle_unuse() counts it out. 0, or why the handle
@@ -40,6 +44,12 @@ int volume_carry_out(struct afar_volume *volume, const struct afar_op *op, uint6
 /* Carries out an operation that changes something, and keeps it in the log. */
 int volume_change(struct afar_volume *volume, const struct afar_op *op, uint64_t length);
 int volume_sync(struct afar_volume *volume);
+
+/* Checks a mark (volume_mark.c) that shall be taken. With a sentence: -EINVAL (it is none), -ESTALE (it is another
+ * volume's). */
+int volume_mark_check(const struct afar_namespace *ns, const char *mark);
+/* Has a handle that was just opened remember what the mark says. It has been checked. */
+void volume_mark_take(struct afar_volume *volume, const char *mark);
 /* Gets a volume ready to wait, or not. -ENOMEM. */
 int volume_retry_open(struct afar_volume *volume, uint32_t retry_ms, uint64_t log_bytes);
 void volume_retry_close(struct afar_volume *volume);

@@ -42,7 +42,7 @@ void volume_retry_close(struct afar_volume *volume)
 /* ---- Trying */
 
 /* True: the operation may go well once its servers, or the manager, can be reached. */
-static bool is_passing(int status)
+static bool is_passing(const struct afar_volume *volume, int status)
 {
 	switch (status) {
 	case -AFAR_ESERVER:
@@ -50,8 +50,9 @@ static bool is_passing(int status)
 	case -ETIMEDOUT:
 	case -ENOTCONN:
 	case -ECANCELED: /* another operation's time was up, on the same connection */
-	case -ESTALE:
 		return true;
+	case -ESTALE: /* there is another binding, or another cluster */
+		return !session_is_stale(volume->ns->session);
 	default:
 		return false;
 	}
@@ -78,6 +79,15 @@ static void pause_for(uint64_t ns)
 
 /* ---- Going on after a connection has ended. The gate is held to write. */
 
+/* Notes how a sync that no later one hides from us has ended. */
+static void note_synced(struct afar_volume *volume, int status)
+{
+	if (status == -AFAR_EUNSYNCED && volume->is_successor)
+		volume->owes_unsynced = true;
+	if (status == 0)
+		volume->is_successor = false;
+}
+
 struct replay {
 	struct afar_volume *volume;
 	uint64_t serial;
@@ -101,7 +111,8 @@ static int make_again(void *context, const struct volume_change *change)
 			  attempt_deadline(replay->volume, replay->give_up));
 }
 
-/* Syncs until no store has anything lost to tell. What it may tell of is there again. */
+/* Syncs until no store has anything lost to tell. What it may tell of is there again, unless it was a
+ * former handle's. */
 static int sync_again(const struct replay *replay)
 {
 	struct afar_target *target = &replay->volume->region->target;
@@ -109,9 +120,11 @@ static int sync_again(const struct replay *replay)
 	int ret = -AFAR_EUNSYNCED;
 
 	target->keeps_opening = false;
-	for (int i = 0; i < SYNCS_MAX && ret == -AFAR_EUNSYNCED; i++)
+	for (int i = 0; i < SYNCS_MAX && ret == -AFAR_EUNSYNCED; i++) {
 		ret = target_try(&sync, 0, replay->serial,
 				 attempt_deadline(replay->volume, replay->give_up));
+		note_synced(replay->volume, ret);
+	}
 	target->keeps_opening = true;
 	return ret;
 }
@@ -152,7 +165,7 @@ static int recover(struct afar_volume *volume, uint64_t serial, uint64_t give_up
 	pthread_rwlock_wrlock(&volume->gate);
 	while (volume->serial == serial) {
 		ret = recover_once(&replay);
-		if (ret == 0 || !is_passing(ret) || clock_ns() + pause >= give_up)
+		if (ret == 0 || !is_passing(volume, ret) || clock_ns() + pause >= give_up)
 			break;
 		pause_for(pause);
 		pause = sooner(2 * pause, PAUSE_MAX_NS);
@@ -181,8 +194,10 @@ static int attempt(struct afar_volume *volume, const struct afar_op *op, uint64_
 		      : target_try(op, length, *serial, attempt_deadline(volume, give_up));
 	if (entry && ret == 0)
 		volume_log_end(volume->log, entry, true);
-	if (drops && ret == 0)
+	if (drops && ret == 0) {
 		volume_log_drop(volume->log, mark);
+		note_synced(volume, 0);
+	}
 	pthread_rwlock_unlock(&volume->gate);
 	return ret;
 }
@@ -197,7 +212,7 @@ static int carry_out(struct afar_volume *volume, const struct afar_op *op, uint6
 		/* A store ended and was reached again before we noticed. */
 		bool is_lost = ret == -AFAR_EUNSYNCED && volume->log;
 
-		if (!is_passing(ret) && !is_lost)
+		if (!is_passing(volume, ret) && !is_lost)
 			return ret;
 		if (clock_ns() >= give_up)
 			return ret != -ESTALE
@@ -219,11 +234,25 @@ int volume_carry_out(struct afar_volume *volume, const struct afar_op *op, uint6
 	return carry_out(volume, op, length, NULL);
 }
 
-int volume_sync(struct afar_volume *volume)
+/* Syncs, and leaves it to the program's next sync to tell what a former handle has lost. */
+static int sync_quietly(struct afar_volume *volume)
 {
 	const struct afar_op sync = {.opcode = AFAR_OP_SYNC, .target = &volume->region->target};
 
 	return carry_out(volume, &sync, 0, NULL);
+}
+
+int volume_sync(struct afar_volume *volume)
+{
+	int ret = sync_quietly(volume);
+
+	if (ret || !atomic_exchange(&volume->owes_unsynced, false))
+		return ret;
+	return error_fail(-AFAR_EUNSYNCED,
+			  "sync volume '%s': a server of it ended before all was synced that was "
+			  "written with the handle before this one: it may be lost; write it again "
+			  "and sync",
+			  volume->ns->name);
 }
 
 /* Begins a change for which the log has no room. One thread syncs, and the others wait for it. */
@@ -234,7 +263,7 @@ static int begin_with_room(struct afar_volume *volume, const struct volume_chang
 
 	pthread_mutex_lock(&volume->full);
 	while ((ret = volume_log_begin(volume->log, change, entry)) == -EAGAIN && synced == 0)
-		synced = volume_sync(volume);
+		synced = sync_quietly(volume);
 	pthread_mutex_unlock(&volume->full);
 	return ret == -EAGAIN ? synced : ret;
 }

@@ -355,11 +355,72 @@ static int run_operation(struct core *core, const struct operation *operation, s
 
 /* ---- What becomes of a request */
 
+/* What a request that waits is about, and the rights that it takes. */
+struct subject {
+	bool is_named;		    /* it is about a namespace, or something in one */
+	const struct namespace *ns; /* NULL: it is not there */
+	uint32_t rights;
+};
+
+static struct subject in_namespace(const struct core *core, uint64_t number, uint32_t rights)
+{
+	return (struct subject){true, state_namespace(core->state, number), rights};
+}
+
+static struct subject of_region(const struct core *core, uint64_t generation, uint32_t rights)
+{
+	const struct region *region = state_region(core->state, generation);
+
+	return (struct subject){true, region ? region->ns : NULL, rights};
+}
+
+static struct subject subject_of(const struct core *core, const Afar__Request *request)
+{
+	switch (request->call_case) {
+	case AFAR__REQUEST__CALL_REGION_ALLOC:
+		return in_namespace(core, request->region_alloc->namespace_, RIGHT_ALL);
+	case AFAR__REQUEST__CALL_REGION_OPEN:
+		return in_namespace(core, request->region_open->namespace_,
+				    volume_rights(request->region_open->mode));
+	case AFAR__REQUEST__CALL_REGION_PREPARE:
+		return of_region(core, request->region_prepare->generation, RIGHT_ALL);
+	case AFAR__REQUEST__CALL_REGION_LOOK:
+		return of_region(core, request->region_look->generation, RIGHT_READ);
+	case AFAR__REQUEST__CALL_FILES_LOOK:
+		return in_namespace(core, request->files_look->fs, RIGHT_READ);
+	case AFAR__REQUEST__CALL_FILES_HOLD:
+		return in_namespace(core, request->files_hold->fs, RIGHT_READ);
+	case AFAR__REQUEST__CALL_FILES_CHANGE:
+		return in_namespace(core, request->files_change->fs, RIGHT_ALL);
+	default:
+		return (struct subject){.is_named = false};
+	}
+}
+
+/* Returns whether a request may wait, and have others asked for it. One that will be refused may not: how long it took would
+ * tell a stranger that something is there. */
+static bool may_wait(struct core *core, const struct operation *operation,
+		     const struct event *event)
+{
+	struct session *session;
+	struct subject subject;
+
+	if (caller_check(core, operation->audience, event) < 0)
+		return false;
+	subject = subject_of(core, event->request);
+	if (!subject.is_named)
+		return true;
+	return subject.ns && !subject.ns->is_deleted && core_session(core, event, &session) == 0 &&
+	       (rights_of(core, session->principal, subject.ns) & subject.rights) == subject.rights;
+}
+
 static uint64_t waits_until(struct core *core, struct event *event)
 {
 	const struct operation *operation = find_operation(event->request);
 
-	return operation && operation->wait ? operation->wait(core, event) : 0;
+	return operation && operation->wait && may_wait(core, operation, event)
+		       ? operation->wait(core, event)
+		       : 0;
 }
 
 /* Those who wait for locks are in the order in which they came, also when they ask again. */

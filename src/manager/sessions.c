@@ -14,6 +14,7 @@
 #include "manager/regions.h"
 #include "manager/servers.h"
 #include "manager/sessions.h"
+#include "rpc/manager_features.h"
 
 #define CLIENT_MAX 255U
 
@@ -168,6 +169,7 @@ static int tell_opened(const struct core *core, const struct session *session, s
 	event->reply->result_case = AFAR__REPLY__RESULT_SESSION_OPENED;
 	opened->session = session->number;
 	opened->lease_ms = (uint32_t)(core->lease_ns / 1000000U);
+	opened->features = RPC_FEATURE_REPLACES;
 	opened->cluster = strdup(core->state->cluster);
 	opened->principal = strdup(session->principal);
 	opened->secret.data = malloc(STATE_SECRET_BYTES);
@@ -186,6 +188,11 @@ static int resume(struct core *core, struct event *event)
 	void *old;
 	int ret;
 
+	if (ask->cluster[0] && strcmp(ask->cluster, core->state->cluster) != 0)
+		return error_fail(-ESTALE,
+				  "resume session %llx: it is of another cluster, which this one "
+				  "has taken the address of; open a new one",
+				  (unsigned long long)ask->resume);
 	if (!session || session->is_ending || !session->live)
 		return error_fail(-AFAR_ESESSION,
 				  "resume session %llx: it has ended; open a new one",

@@ -131,6 +131,11 @@ void reference_describe(const struct core *core, const struct reference *referen
 
 /* ---- Opening */
 
+uint32_t volume_rights(uint32_t mode)
+{
+	return mode == VOLUME_NONE || mode == VOLUME_READ_ONLY ? RIGHT_READ : RIGHT_ALL;
+}
+
 static int check_mode(const struct namespace *ns, uint32_t mode)
 {
 	if (!ns->is_volume)
@@ -159,8 +164,9 @@ int volume_find_to_open(const struct core *core, const struct session *session,
 	char holder[HOLDER_TEXT_MAX];
 	int ret = check_mode(ns, mode);
 
-	if (ret == 0 && mode != VOLUME_READ_ONLY)
-		ret = rights_check(core, session, ns, RIGHT_ALL, "open a volume to write");
+	if (ret == 0)
+		ret = rights_check(core, session, ns, volume_rights(mode),
+				   "open a volume to write");
 	if (ret < 0)
 		return ret;
 	if (!region || region->is_unfinished)

@@ -13,6 +13,8 @@ core_operation volume_take_over, volume_resize;
 /* An open that former holders are in the way of waits while their sessions are being ended. */
 core_wait volume_wait;
 
+/* The rights that opening in a mode takes; VOLUME_NONE: of a region that is no volume. */
+uint32_t volume_rights(uint32_t mode);
 /* Finds the volume's region for a session to open as it asks. With a sentence: -EINVAL (mode; the namespace is no
  * volume, or is one and the mode is VOLUME_NONE), -EACCES, -EBUSY, -ENOENT (unfinished). */
 int volume_find_to_open(const struct core *core, const struct session *session,

@@ -166,8 +166,9 @@ struct service {
 	const struct request *request;
 	const char *plugin;
 	struct door *door;
-	struct nbdkit nbdkit; /* the process now */
-	char session[20];     /* of the process that had the volume open last; empty: none */
+	struct nbdkit nbdkit;	    /* the process now */
+	char session[20];	    /* of the process that had the volume open last; empty: none */
+	char mark[NBDKIT_MARK_MAX]; /* what that one remembered of it */
 	bool has_served;
 	time_t since;	/* when this process began to serve; 0: it has not */
 	size_t nr_ends; /* in a row */
@@ -193,6 +194,8 @@ static void fill_command_line(const struct service *service, struct command_line
 		add(line, "take-over=true");
 	if (*service->session)
 		add(line, "replaces=%s", service->session);
+	if (*service->mark)
+		add(line, "mark=%s", service->mark);
 	add(line, "retry=%" PRIu64, request->retry_s);
 	add(line, "ready-fd=%d", NBDKIT_READY_FD);
 	if (cli->cluster)
@@ -255,6 +258,8 @@ static int run_once(struct service *service)
 	nbdkit_watch(&service->nbdkit, be_ready, service);
 	if (*service->nbdkit.session)
 		strcpy(service->session, service->nbdkit.session);
+	if (*service->nbdkit.mark)
+		strcpy(service->mark, service->nbdkit.mark);
 	return 0;
 }
 
@@ -323,6 +328,10 @@ static int conclude(const struct service *service)
 	nbdkit_end_text(nbdkit, how);
 	if (is_interrupted())
 		return conclude_interrupted(service, how);
+	if (nbdkit->is_another)
+		return cli_fail("%s: the volume that it had is gone, and what has its name now, if "
+				"anything, is another one: its clients are cut off; export that",
+				asked);
 	if (nbdkit->is_over)
 		return cli_fail(
 			"%s: its session has ended, because somebody took the volume over or "

@@ -138,14 +138,19 @@ static bool take_lines(struct nbdkit *nbdkit, int fd, char *buffer, size_t size,
 
 static void take_told(struct nbdkit *nbdkit, const char *line)
 {
-	static const char session[] = "session ";
+	static const char session[] = "session ", mark[] = "mark ";
+	const size_t length = strlen(line);
 
 	if (strcmp(line, "ready") == 0)
 		nbdkit->is_ready = true;
 	else if (strcmp(line, "over") == 0)
 		nbdkit->is_over = true;
+	else if (strcmp(line, "another") == 0)
+		nbdkit->is_over = nbdkit->is_another = true;
 	else if (strncmp(line, session, strlen(session)) == 0)
 		snprintf(nbdkit->session, sizeof(nbdkit->session), "%s", line + strlen(session));
+	else if (strncmp(line, mark, strlen(mark)) == 0 && line[length - 1] == ';') /* all of it */
+		snprintf(nbdkit->mark, sizeof(nbdkit->mark), "%s", line + strlen(mark));
 	else if (strcmp(line, "synced") == 0)
 		nbdkit->is_synced = true;
 }

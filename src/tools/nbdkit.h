@@ -2,10 +2,11 @@
 /*
  * The process that serves an export: nbdkit with our plugin (src/frontends/nbd).
  *
- * nbdkit gets the socket as systemd would give it. The plugin writes lines into a pipe: the number of its session,
- * "ready" once it serves, "over" if its session has ended, and "synced" when it has synced and closed the volume. The
- * pipe's end is the end of nbdkit. So nothing is waited for by looking again and again. What nbdkit says on standard
- * error comes through a pipe, too, and is shown line by line as our own.
+ * nbdkit gets the socket as systemd would give it. The plugin writes lines into a pipe: the number of its session, the
+ * mark of its handle of the volume, "ready" once it serves, "over" if its session has ended, "another" if the volume is
+ * gone, and "synced" when it has synced and closed the volume. The pipe's end is the end of nbdkit. So nothing is waited
+ * for by looking again and again. What nbdkit says on standard error comes through a pipe, too, and is shown line by
+ * line as our own.
  */
 #ifndef TOOLS_NBDKIT_H
 #define TOOLS_NBDKIT_H
@@ -18,17 +19,19 @@
 #define NBDKIT_READY_FD	 4   /* in nbdkit: where the plugin writes */
 #define NBDKIT_NOT_FOUND 127 /* its exit status if there is none, as a shell's */
 #define NBDKIT_END_S	 4   /* that it has to end when it should */
+#define NBDKIT_MARK_MAX	 65536
 
 struct nbdkit {
 	pid_t pid;
-	int told_fd;			   /* the plugin writes there */
-	int said_fd;			   /* its standard error */
-	char session[20];		   /* the plugin's, once it has the volume open */
-	bool is_ready, is_over, is_synced; /* so the plugin has told */
-	bool is_late;			   /* it did not end when it should, and was killed */
+	int told_fd;		    /* the plugin writes there */
+	int said_fd;		    /* its standard error */
+	char session[20];	    /* the plugin's, once it has the volume open */
+	char mark[NBDKIT_MARK_MAX]; /* of its handle of the volume (afar_volume_mark()) */
+	bool is_ready, is_over, is_another, is_synced; /* so the plugin has told */
+	bool is_late; /* it did not end when it should, and was killed */
 	unsigned nr_said;
 	int status; /* once it has ended: as of waitpid() */
-	char told[64];
+	char told[NBDKIT_MARK_MAX];
 	size_t told_length;
 	char said[2048];
 	size_t said_length;

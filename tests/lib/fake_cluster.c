@@ -149,6 +149,7 @@ static void reply_opened(struct rpc_call *call)
 	opened.secret.data = secret;
 	opened.secret.len = sizeof(secret);
 	opened.principal = (char *)"alice";
+	opened.features = fake.is.features;
 	reply.result_case = AFAR__REPLY__RESULT_SESSION_OPENED;
 	reply.session_opened = &opened;
 	rpc_reply(call, 1, &reply);
@@ -198,6 +199,10 @@ static void ask_manager(struct rpc_connection *connection, const Afar__Frame *fr
 		break;
 	case AFAR__REQUEST__CALL_REGION_LIST:
 		reply_list(call);
+		break;
+	case AFAR__REQUEST__CALL_VOLUME_TAKE_OVER:
+		fake.nr_take_overs++;
+		rpc_reply_status(call, 1, 0);
 		break;
 	default:
 		rpc_reply_status(call, 1, 0);
@@ -370,6 +375,7 @@ int open_session(void **state)
 	fake.is = usual;
 	fake.is_anew = false;
 	fake.nr_accesses = fake.nr_grants = fake.nr_tickets = fake.nr_connections = 0;
+	fake.nr_take_overs = 0;
 	pthread_mutex_unlock(&fake.lock);
 	assert_int_equal(afar_session_open(fake.uri, NULL, &fake.session), 0);
 	assert_int_equal(afar_namespace_open(fake.session, "ns", &fake.ns), 0);

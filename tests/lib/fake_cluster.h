@@ -40,6 +40,7 @@ struct behaviour {
 	bool hang_up; /* the server closes the connection instead of giving the next ticket */
 	uint64_t first_key;
 	uint64_t namespace;
+	uint64_t features; /* of the manager */
 	struct {
 		const char *transport, *address;
 	} lanes[LANES_MAX];
@@ -55,7 +56,7 @@ struct fake_cluster {
 	struct behaviour is;
 	struct behaviour anew; /* what it is once RegionAccess was called, if `is_anew` */
 	bool is_anew;
-	unsigned nr_opens, nr_accesses, nr_grants, nr_tickets, nr_connections;
+	unsigned nr_opens, nr_accesses, nr_grants, nr_tickets, nr_connections, nr_take_overs;
 	uint64_t replaced[TICKETS_MAX]; /* what the last tickets were asked for in place of */
 	uint64_t granted[EXTENTS_MAX];
 	size_t nr_granted;

@@ -111,3 +111,25 @@ start_mount m home
 kill_daemon way
 [ "$(cat m/new2)" = "another 2" ] || fail "a new mount reads $(cat m/new2)"
 end_mount m
+
+# ---- The cluster is another one
+
+start_mount m home --direct
+exec 7<m/new2
+for name in manager one two; do
+	kill_daemon $name
+done
+start_daemon manager --role manager --data "$scratch/another" --lease-ms 1500 --listen "$host:$port" --key "$key" 7<&-
+start_daemon one --role server --data "$scratch/another-one" --name one --data-listen tcp:127.0.0.1:0 \
+	--key "$scratch/another/server.key" --manager "$AFAR_CLUSTER" --memory 256M 7<&-
+"$AFAR" fs create home --mode 777
+echo "of another cluster" >new
+"$AFAR" put new /home/new2 >put.out
+! timeout 60 cat <&7 >got 2>said || fail "an open file of the cluster before reads $(cat got)"
+grep -q 'Stale' said || fail "an open file of the cluster before: $(cat said)"
+! timeout 60 cat m/new2 >got 2>said || fail "a file of the cluster before reads $(cat got)"
+grep -q 'Stale' said || fail "a file of the cluster before: $(cat said)"
+grep -q 'what has its name now is another one' m.err || fail "the mount said: $(cat m.err)"
+: >m.err
+exec 7<&-
+end_mount m

@@ -28,6 +28,9 @@ says 'timeout=0' f timeout=0
 says 'much' f log=much
 says 'perhaps' f take-over=perhaps
 says 'replaces=later: give the number of a session' f replaces=later
+for mark in '' a ';' 'a,b;' 'a,b:;' 'a,b:c' 'a,b:c;d' 'a,b:10000000000000000;'; do
+	says 'open volume .f. with the mark .*: it is none; give one as' f "mark=$mark"
+done
 says 'ready-fd=77: it is not open' f ready-fd=77
 says 'colour=blue: there is no such parameter' f colour=blue
 says "nowhere" nowhere
@@ -35,7 +38,7 @@ says 'key' f key=/nowhere/key
 says 'nowhere' f cluster=afar://nowhere.invalid "key=${AFAR_CLUSTER#*key=}" timeout=2
 says 'log of .* bytes' f retry=1 log=4E
 nbdkit "$NBDKIT_PLUGIN" --help >help
-for word in volume cluster key mode take-over replaces retry log path timeout ready-fd; do
+for word in volume cluster key mode take-over replaces mark retry log path timeout ready-fd; do
 	grep -q "^$word=" help || fail "no $word in $(cat help)"
 done
 nbdkit "$NBDKIT_PLUGIN" --dump-plugin | grep -q '^max_thread_model=parallel$' || fail "dump-plugin"

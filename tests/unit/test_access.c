@@ -12,8 +12,11 @@
 
 #include <cmocka.h>
 
+#include <afar/volume.h>
+
 #include "group.h"
 #include "lib/fake_cluster.h"
+#include "rpc/manager_features.h"
 
 /* What a connect ends with. */
 static int connect_region(struct afar_region *region)
@@ -425,6 +428,26 @@ static void test_resuming_is_tried_again(void **state)
 	assert_int_equal(afar_namespace_close(again), 0);
 }
 
+/* An older manager would end all that are in the way, and not the one session. */
+static void test_replaces_where_that_is_known(void **state)
+{
+	const struct afar_volume_options options = {.size = sizeof(options), .replaces = 5};
+	struct afar_volume *volume;
+
+	(void)state;
+	assert_int_equal(afar_volume_open(fake.session, "ns", &options, &volume), -EOPNOTSUPP);
+	assert_non_null(strstr(afar_last_error(), "the manager is of an older release"));
+	expect_fake(nr_take_overs, 0);
+	/* It is replaced by a newer one, and the session goes on. */
+	fakes({
+		fake.is.features = RPC_FEATURE_REPLACES;
+		fake.is.hang_up_namespace = true;
+	});
+	assert_int_equal(afar_volume_open(fake.session, "ns", &options, &volume), 0);
+	expect_fake(nr_take_overs, 1);
+	assert_int_equal(afar_volume_close(volume), 0);
+}
+
 TEST_GROUP(access)
 {
 	const struct CMUnitTest tests[] = {
@@ -449,6 +472,7 @@ TEST_GROUP(access)
 		with_session(test_many_namespaces),
 		cmocka_unit_test(test_opening_is_tried_again),
 		with_session(test_resuming_is_tried_again),
+		with_session(test_replaces_where_that_is_known),
 	};
 
 	return cmocka_run_group_tests(tests, start_fakes, stop_fakes);

@@ -461,6 +461,120 @@ static void test_paths_of_devices(void **state)
 	drop(reply);
 }
 
+/* ---- How long it takes */
+
+/* For who may use it, the thing has the call wait. A stranger is refused at once. */
+static void expect_no_wait(const struct target *target,
+			   Afar__Request *(*ask)(const struct target *target))
+{
+	Afar__Reply *waiting, *reply;
+
+	fixture_send(&fixture, &admin, ++admin.next_id, ask(target), &waiting);
+	fixture_send(&fixture, &bob, ++bob.next_id, ask(target), &reply);
+	fixture_pump(&fixture);
+	assert_null(waiting);
+	assert_non_null(reply);
+	assert_true(reply->status == -ENOENT || reply->status == -AFAR_EFREED);
+	drop(reply);
+	/* What it waits for comes, or its time is over. */
+	fixture.servers[0].is_silent = fixture.servers[0].does_hold_seals = false;
+	fixture.stores[0].does_hold_trims = false;
+	fixture_pump(&fixture);
+	fixture_advance(&fixture, 60000);
+	assert_non_null(waiting);
+	drop(waiting);
+}
+
+static struct target target_of(const char *name, const Afar__RegionInfo *info)
+{
+	struct target target = {.name = name, .region = AFAR__REGION_INFO__INIT};
+
+	target.region.namespace_ = info->namespace_;
+	target.region.address = info->address;
+	target.region.generation = info->generation;
+	return target;
+}
+
+/* A volume whose holder is being ended. */
+static void test_no_wait_for_a_holder(void **state)
+{
+	Afar__RegionInfo volume = AFAR__REGION_INFO__INIT;
+	struct target target;
+
+	(void)state;
+	volume.namespace_ = fixture.core->state->next_namespace;
+	target = target_of(names[1], &volume);
+	make_kind(1);
+	fixture.servers[0].is_silent = true;
+	EXPECT(&alice, ask_session_close(), 0);
+	expect_no_wait(&target, open_volume);
+}
+
+/* Room that comes back when a device has trimmed it. */
+static void test_no_wait_for_trims(void **state)
+{
+	const uint64_t ns = make_flash_namespace(&fixture, &alice, "f");
+	Afar__RegionInfo *info;
+	struct target target;
+	Afar__Reply *reply;
+
+	(void)state;
+	EXPECT(&alice, ask_reserve(ns, 4 * MIB), 0);
+	info = must_open(&alice, ask_alloc(ns, "r", 4 * MIB, false), &reply);
+	target = target_of("f", info);
+	for (size_t i = 0; i < fixture.stores[0].nr_extents; i++)
+		fixture.stores[0].extents[i].is_provisional = false;
+	fixture.stores[0].does_hold_trims = true;
+	EXPECT(&alice, ask_free(info), 0);
+	EXPECT(&alice, ask_close(info), 0);
+	drop(reply);
+	expect_no_wait(&target, alloc);
+}
+
+/* A region that is being sealed. The namespace that is named with it is one of the stranger's own. */
+static void test_no_wait_for_a_seal(void **state)
+{
+	const uint64_t ns = create_namespace(&fixture, &alice, ask_create("n", 0, 0));
+	Afar__RegionInfo *info;
+	struct target target;
+	Afar__Reply *reply, *opened, *sealed;
+
+	(void)state;
+	EXPECT(&alice, ask_reserve(ns, 8 * MIB), 0);
+	info = must_open(&alice, ask_alloc(ns, "r", MIB, false), &reply);
+	must_open(&admin, ask_open(ns, "r", 0), &opened);
+	target = target_of("n", info);
+	fixture.servers[0].does_hold_seals = true;
+	fixture_send(&fixture, &alice, ++alice.next_id, ask_seal(info), &sealed);
+	fixture_pump(&fixture);
+	assert_null(sealed);
+	expect_no_wait(&target, look);
+	assert_non_null(sealed);
+	drop(sealed);
+	drop(reply);
+	drop(opened);
+}
+
+/* Files, of which a session from before a restart has not told yet what it has open. */
+static void test_no_wait_for_claims(void **state)
+{
+	Afar__RegionInfo files = AFAR__REGION_INFO__INIT;
+	struct fake_client holder;
+	struct target target;
+
+	(void)state;
+	client_open(&fixture, &holder);
+	files.namespace_ = fixture.core->state->next_namespace;
+	target = target_of(names[2], &files);
+	make_kind(2);
+	EXPECT(&holder, open_file(&target), 0);
+	fixture_restart(&fixture);
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
+	assert_int_equal(client_resume(&fixture, &admin), 0);
+	assert_int_equal(client_resume(&fixture, &bob), 0);
+	expect_no_wait(&target, open_file);
+}
+
 #define STRANGERS_TEST(name) cmocka_unit_test_setup_teardown(name, begin, teardown)
 
 TEST_GROUP(manager_strangers)
@@ -471,6 +585,10 @@ TEST_GROUP(manager_strangers)
 		STRANGERS_TEST(test_a_name_that_is_taken),
 		STRANGERS_TEST(test_lists),
 		STRANGERS_TEST(test_paths_of_devices),
+		STRANGERS_TEST(test_no_wait_for_a_holder),
+		STRANGERS_TEST(test_no_wait_for_trims),
+		STRANGERS_TEST(test_no_wait_for_a_seal),
+		STRANGERS_TEST(test_no_wait_for_claims),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

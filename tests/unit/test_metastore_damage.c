@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <lmdb.h>
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -518,6 +519,41 @@ static void test_old_store_gets_sums(void **state)
 	free(old_data.bytes);
 }
 
+static int fail_to_take(void *argument, struct meta_bytes key, struct meta_bytes value)
+{
+	(void)argument;
+	(void)key;
+	(void)value;
+	return -ENOSPC;
+}
+
+/* Values may be keys: none stays in the log's memory, also if a record could not be written, or not be taken. */
+static void test_log_keeps_no_values(void **state)
+{
+	static const char secret[] = "a value that is a secret";
+	static uint8_t large[2 << 20];
+	const struct redo_checkpoint checkpoint = {.heads = large, .length = 8192};
+	const struct meta_put puts[] = {{{"a", 1}, {secret, sizeof(secret)}},
+					{{"b", 1}, {large, sizeof(large)}}};
+	struct redo_log *log;
+
+	(void)state;
+	assert_int_equal(redo_make(folder, &checkpoint, &log), 0);
+#define EXPECT_NONE() assert_null(memmem(log, malloc_usable_size(log), secret, sizeof(secret)))
+	assert_int_equal(redo_append(log, puts, 2, NULL, 0), -E2BIG);
+	EXPECT_NONE();
+	assert_int_equal(redo_append(log, puts, 1, NULL, 0), 0);
+	EXPECT_NONE();
+	assert_int_equal(redo_append(log, puts, 2, NULL, 0), -ENOBUFS);
+	EXPECT_NONE();
+	redo_close(log);
+	assert_int_equal(redo_open(folder, &log), 0);
+	assert_int_equal(redo_replay(log, fail_to_take, NULL), -ENOSPC);
+	EXPECT_NONE();
+	redo_close(log);
+#undef EXPECT_NONE
+}
+
 /* The new log is there, and the new file not yet renamed. */
 static void test_old_store_is_half_renewed(void **state)
 {
@@ -586,6 +622,7 @@ TEST_GROUP(metastore_damage)
 		cmocka_unit_test(test_hot_copy),
 		cmocka_unit_test(test_old_store_gets_sums),
 		cmocka_unit_test(test_old_store_is_half_renewed),
+		cmocka_unit_test(test_log_keeps_no_values),
 		cmocka_unit_test(test_store_from_before_logs),
 	};
 

@@ -189,13 +189,25 @@ int session_enter(struct mount *mount)
 	return mount->fs ? 0 : -AFAR_ESESSION;
 }
 
+/* Whether a call failed because the session has ended. If another cluster has taken the place of its own, it is stale like a
+ * file that is gone. */
+static bool is_at_end(const struct mount *mount, int64_t ret)
+{
+	struct afar_session_stat stat = {.size = sizeof(stat)};
+
+	return ret == -AFAR_ESESSION ||
+	       (ret == -ESTALE && mount->session && afar_session_stat(mount->session, &stat) == 0 &&
+		stat.has_ended);
+}
+
 bool session_leave(struct mount *mount, int64_t ret)
 {
 	const unsigned epoch = mount->epoch;
+	const bool has_ended = is_at_end(mount, ret);
 	bool is_renewed;
 
 	pthread_rwlock_unlock(&mount->lock);
-	if (ret != -AFAR_ESESSION)
+	if (!has_ended)
 		return false;
 	pthread_rwlock_wrlock(&mount->lock);
 	/* Somebody else may have been quicker. If it is another file system, the call hears that when it tries again. */

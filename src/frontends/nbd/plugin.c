@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -40,6 +41,7 @@ static struct {
 	uint32_t mode; /* enum afar_volume_mode */
 	bool takes_over;
 	uint64_t replaces; /* the number of a session; 0: none */
+	const char *mark;  /* of that one's handle; NULL: none */
 	unsigned retry_s;
 	unsigned timeout_s;
 	uint64_t log_bytes;
@@ -53,7 +55,14 @@ static struct {
 	bool is_flash;
 	_Atomic uint64_t bytes; /* when it was looked at last */
 	atomic_bool is_over;	/* the session has ended, for good */
-} lent;
+	/* The handle before this one may have lost what its clients had not flushed. The next flush says so. */
+	atomic_bool owes_unsynced;
+	/* A loss was found, and no sync has gone well since. The answer may never reach a client, so whoever follows us has
+	 * to find it, too. */
+	atomic_bool has_loss;
+	pthread_mutex_t telling; /* guards `told`, and the order in which marks are told */
+	char *told;		 /* the mark that was told last */
+} lent = {.telling = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- Failing */
 
@@ -98,11 +107,32 @@ static void tell(const char *line)
 	(void)written;
 }
 
-/* The session has ended: nothing can be done here any more. */
-static void note_over(void)
+/* Tells what whoever follows us has to know of the volume, if that is news. */
+static void tell_mark(void)
+{
+	char *mark = NULL, *line;
+
+	if (settings.ready_fd < 0 || lent.has_loss)
+		return;
+	pthread_mutex_lock(&lent.telling);
+	if (afar_volume_mark(lent.volume, &mark) == 0 &&
+	    (!lent.told || strcmp(lent.told, mark) != 0) &&
+	    asprintf(&line, "mark %s\n", mark) >= 0) {
+		tell(line);
+		free(line);
+		free(lent.told);
+		lent.told = mark;
+		mark = NULL;
+	}
+	free(mark);
+	pthread_mutex_unlock(&lent.telling);
+}
+
+/* The session has ended, or the volume is another one: nothing can be done here any more. */
+static void note_over(int error)
 {
 	if (!atomic_exchange(&lent.is_over, true))
-		tell("over\n");
+		tell(error == -ESTALE ? "another\n" : "over\n");
 	ending_ask();
 }
 
@@ -110,8 +140,8 @@ static int fail(int error)
 {
 	say(error);
 	nbdkit_set_error(errno_for_client(error));
-	if (error == -AFAR_ESESSION)
-		note_over();
+	if (error == -AFAR_ESESSION || error == -ESTALE)
+		note_over(error);
 	return -1;
 }
 
@@ -214,10 +244,9 @@ static int plugin_config(const char *key, const char *value)
 		const char *key;
 		const char **value;
 	} texts[] = {
-		{"volume", &settings.volume},
-		{"cluster", &settings.cluster},
-		{"key", &settings.key_file},
-		{"path", &settings.path},
+		{"volume", &settings.volume}, {"cluster", &settings.cluster},
+		{"key", &settings.key_file},  {"path", &settings.path},
+		{"mark", &settings.mark},
 	};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
@@ -267,6 +296,7 @@ static int plugin_config_complete(void)
 	"read).\n"                                                                            \
 	"take-over=true           End the sessions of those who are in the way.\n"            \
 	"replaces=SESSION         End this one of yours first, if it has the volume open.\n"  \
+	"mark=MARK                What that one's nbdkit told last of the volume.\n"          \
 	"retry=SECONDS            On flash, wait so long for a server that is away (default " \
 	"0).\n"                                                                               \
 	"log=SIZE                 Of changes kept to be written again (default 64M).\n"       \
@@ -303,6 +333,7 @@ static int open_volume(void)
 		.retry_ms = settings.retry_s * 1000,
 		.log_bytes = settings.log_bytes,
 		.replaces = settings.replaces,
+		.mark = settings.mark,
 	};
 	struct afar_volume_stat stat = {.size = sizeof(stat)};
 	int ret;
@@ -341,12 +372,20 @@ static int tell_session(void)
 }
 
 /* What the session before had answered is on the servers, and need not be durable. It is in no log any more: if a
- * server lost it from now on, the next flush would not say so. */
+ * server has lost it, or does so from now on, a flush has to say so. */
 static int settle(void)
 {
-	return settings.replaces != 0 && settings.mode != AFAR_VOLUME_READ_ONLY
-		       ? afar_volume_sync(lent.volume)
-		       : 0;
+	int ret = settings.replaces != 0 && settings.mode != AFAR_VOLUME_READ_ONLY
+			  ? afar_volume_sync(lent.volume)
+			  : 0;
+
+	if (ret && ret != -AFAR_EUNSYNCED)
+		return ret;
+	if (ret && !lent.has_loss)
+		say(ret);
+	lent.owes_unsynced = lent.has_loss = ret != 0;
+	tell_mark();
+	return 0;
 }
 
 static int open_all(void)
@@ -361,6 +400,8 @@ static int open_all(void)
 		ret = settle();
 	if (!ret)
 		return 0;
+	if (ret == -ESTALE)
+		tell("another\n");
 	say(ret);
 	close_all();
 	return -1;
@@ -375,14 +416,29 @@ static int plugin_get_ready(void)
 	return 0;
 }
 
+/* Has all made durable that was answered. Tells once of what may be lost. */
+static int sync_volume(void)
+{
+	int ret = afar_volume_sync(lent.volume);
+
+	if (ret == 0 && atomic_exchange(&lent.owes_unsynced, false))
+		return -AFAR_EUNSYNCED;
+	if (ret == 0 || ret == -AFAR_EUNSYNCED)
+		lent.has_loss = ret != 0;
+	tell_mark();
+	return ret;
+}
+
 /* ---- Ending */
 
 static bool is_over(void)
 {
 	struct afar_session_stat stat = {.size = sizeof(stat)};
+	struct afar_volume_stat volume = {.size = sizeof(volume)};
 
 	if (afar_session_stat(lent.session, &stat) == 0 && stat.has_ended)
-		note_over();
+		note_over(afar_volume_stat(lent.volume, &volume)); /* which tells why */
+	tell_mark(); /* a server may have restarted, and all is durable there again */
 	return lent.is_over;
 }
 
@@ -392,7 +448,7 @@ static int conclude(void)
 	int ret = 0;
 
 	if (!lent.is_over && settings.mode != AFAR_VOLUME_READ_ONLY)
-		ret = afar_volume_sync(lent.volume);
+		ret = sync_volume();
 	if (ret)
 		say(ret);
 	close_all();
@@ -461,12 +517,14 @@ static int64_t plugin_get_size(void *unused)
 	if (!begin())
 		return -1;
 	ret = afar_volume_stat(lent.volume, &stat);
-	if (ret == -AFAR_ESESSION)
+	if (ret == -AFAR_ESESSION || ret == -ESTALE)
 		return answer(ret);
 	if (ret)
 		say(ret);
 	else
 		lent.bytes = stat.bytes;
+	if (!ret)
+		tell_mark(); /* it may have grown onto other stores */
 	ending_leave();
 	return (int64_t)lent.bytes;
 }
@@ -545,7 +603,7 @@ static int plugin_flush(void *unused, uint32_t flags)
 {
 	(void)unused;
 	(void)flags;
-	return begin() ? answer(afar_volume_sync(lent.volume)) : -1;
+	return begin() ? answer(sync_volume()) : -1;
 }
 
 static int plugin_trim(void *unused, uint32_t length, uint64_t offset, uint32_t flags)

@@ -498,16 +498,6 @@ static void take_hold(struct taking *taking, const Afar__FileHold *ask)
 			take_inode(taking, claim->inos[i]);
 }
 
-/* Strangers must not have others asked. False: the call will be refused. */
-static bool may_ask(struct core *core, const struct event *event, uint64_t number, uint32_t rights,
-		    struct session **session)
-{
-	struct namespace *ns;
-
-	return core_session(core, event, session) == 0 &&
-	       core_namespace(core, *session, "use files", number, rights, &ns) == 0;
-}
-
 /* Returns whether anybody but the session may have something delegated. */
 static bool has_others(const struct fs *fs, uint64_t session)
 {
@@ -519,13 +509,12 @@ static bool has_others(const struct fs *fs, uint64_t session)
 	return false;
 }
 
-uint64_t delegations_wait_to_change(struct core *core, const struct event *event, struct fs *fs)
+uint64_t delegations_wait_to_change(const struct event *event, struct fs *fs)
 {
 	const Afar__FilesChange *ask = event->request->files_change;
 	struct taking taking = {.fs = fs, .session = event->session, .until = fs->quiet_until};
-	struct session *session;
 
-	if (!has_others(fs, event->session) || !may_ask(core, event, ask->fs, RIGHT_ALL, &session))
+	if (!has_others(fs, event->session))
 		return taking.until;
 	for (size_t i = 0; i < ask->n_operations; i++)
 		take_change(&taking, ask->operations[i]);
@@ -536,11 +525,8 @@ uint64_t delegations_wait_to_hold(struct core *core, const struct event *event, 
 {
 	const Afar__FilesHold *ask = event->request->files_hold;
 	struct taking taking = {.fs = fs, .session = event->session};
-	struct session *session;
 
 	if (!has_others(fs, event->session) && fs->quiet_until <= core_now(core))
-		return 0;
-	if (!may_ask(core, event, ask->fs, RIGHT_READ, &session))
 		return 0;
 	for (size_t i = 0; i < ask->n_operations; i++)
 		take_hold(&taking, ask->operations[i]);

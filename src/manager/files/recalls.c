@@ -215,11 +215,9 @@ uint64_t recalls_wait(struct core *core, const struct event *event, const struct
 {
 	const Afar__FilesChange *ask = event->request->files_change;
 	struct session *session;
-	struct namespace *ns;
 	uint64_t until = 0;
 
-	if (core_session(core, event, &session) < 0 ||
-	    core_namespace(core, session, "use files", ask->fs, RIGHT_ALL, &ns) < 0)
+	if (core_session(core, event, &session) < 0)
 		return 0;
 	for (size_t i = 0; i < ask->n_operations; i++) {
 		uint64_t ino = ino_to_recall(fs, ask->operations[i]);

@@ -476,7 +476,7 @@ void delegations_leave(struct fs *fs, uint64_t session, bool was_told);
 /* A session of before the manager's start has ended without a word. */
 void delegations_await_silent(struct fs *fs);
 /* Until when a change, or an opening to write, waits for others to drop what it concerns. Asks them. */
-uint64_t delegations_wait_to_change(struct core *core, const struct event *event, struct fs *fs);
+uint64_t delegations_wait_to_change(const struct event *event, struct fs *fs);
 uint64_t delegations_wait_to_hold(struct core *core, const struct event *event, struct fs *fs);
 void delegations_free(struct fs *fs);
 

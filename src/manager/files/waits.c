@@ -177,7 +177,7 @@ static uint64_t change_wait(struct core *core, const struct event *event)
 		return event->answer_by;
 	}
 	until = recalls_wait(core, event, fs);
-	wait = delegations_wait_to_change(core, event, fs);
+	wait = delegations_wait_to_change(event, fs);
 	until = wait > until ? wait : until;
 	wait = wait_for_gone(event, fs, ask);
 	until = wait > until ? wait : until;

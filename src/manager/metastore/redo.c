@@ -139,6 +139,7 @@ void redo_close(struct redo_log *log)
 		return;
 	if (log->fd >= 0)
 		close(log->fd);
+	explicit_bzero(log, sizeof(*log)); /* what was read may have had secrets */
 	free(log);
 }
 
@@ -352,6 +353,12 @@ static uint64_t add_change(struct redo_log *log, uint64_t at, struct meta_bytes 
 	return at + value.length;
 }
 
+/* What was in the buffer may have had secrets. */
+static void forget(struct redo_log *log)
+{
+	explicit_bzero(log->buffer, RECORDS_BYTES);
+}
+
 /* Nothing begins at the offset. */
 static int write_nothing(struct redo_log *log, size_t offset)
 {
@@ -374,8 +381,10 @@ int redo_append(struct redo_log *log, const struct meta_put *puts, size_t nr_put
 		at = add_change(log, at, deletes[i], (struct meta_bytes){0}, true);
 	for (size_t i = 0; i < nr_puts; i++)
 		at = add_change(log, at, puts[i].key, puts[i].value, false);
-	if (at == UINT64_MAX)
+	if (at == UINT64_MAX) {
+		forget(log);
 		return log->end == 0 ? -E2BIG : -ENOBUFS;
+	}
 	record.length = (uint32_t)(at - sizeof(record));
 	record.checksum = sum_record(record, log->buffer + sizeof(record));
 	memcpy(log->buffer, &record, sizeof(record));
@@ -466,20 +475,19 @@ static bool is_record_missing(const struct redo_log *log)
 	return false;
 }
 
-int redo_replay(struct redo_log *log,
-		int (*change)(void *argument, struct meta_bytes key, struct meta_bytes value),
-		void *argument)
+/* The records are in the buffer. */
+static int replay(struct redo_log *log,
+		  int (*change)(void *argument, struct meta_bytes key, struct meta_bytes value),
+		  void *argument)
 {
 	struct record record;
-	int ret = read_at(log->fd, log->buffer, RECORDS_BYTES, RECORDS_START);
 
-	if (ret < 0)
-		return ret == -EILSEQ ? fail_damaged(log) : fail(log, "read", ret);
 	while (find_record(log, log->end, &record) && record.number == log->nr_records &&
 	       is_whole(log, log->end, &record)) {
 		const uint8_t *bytes = log->buffer + log->end + sizeof(record);
 
-		ret = show_changes(bytes, record.length, change, argument);
+		int ret = show_changes(bytes, record.length, change, argument);
+
 		if (ret == -EILSEQ)
 			return fail_damaged(log);
 		if (ret != 0)
@@ -487,7 +495,19 @@ int redo_replay(struct redo_log *log,
 		log->end += round_up(sizeof(record) + record.length);
 		log->nr_records++;
 	}
-	ret = is_record_missing(log) ? fail_damaged(log) : 0;
-	explicit_bzero(log->buffer, RECORDS_BYTES);
+	return is_record_missing(log) ? fail_damaged(log) : 0;
+}
+
+int redo_replay(struct redo_log *log,
+		int (*change)(void *argument, struct meta_bytes key, struct meta_bytes value),
+		void *argument)
+{
+	int ret = read_at(log->fd, log->buffer, RECORDS_BYTES, RECORDS_START);
+
+	if (ret < 0)
+		ret = ret == -EILSEQ ? fail_damaged(log) : fail(log, "read", ret);
+	else
+		ret = replay(log, change, argument);
+	forget(log);
 	return ret;
 }

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Features of managers (SessionOpened.features): calls and fields that an older manager would take for something else, so that
+ * a client must not send them to one that does not say that it knows them.
+ */
+#ifndef RPC_MANAGER_FEATURES_H
+#define RPC_MANAGER_FEATURES_H
+
+#define RPC_FEATURE_REPLACES 0x1U /* VolumeTakeOver.session, RegionOpen.after */
+
+#endif
