@@ -125,6 +125,13 @@ int job_fail_slow(const struct core *core, const struct job *job)
 		nr = job->kind->awaits(core, job, &server);
 		what = "release memory";
 	}
+	if (nr == 0 && job->is_queued)
+		return error_fail(
+			-ETIMEDOUT,
+			"%s: reservations that began before it have not ended in %llu s, "
+			"and a limit is not enough for all of them; outcome unknown, look "
+			"whether it runs, or give it longer (--timeout)",
+			job->title, (unsigned long long)seconds);
 	if (nr > 0)
 		server_describe(core, server, text);
 	if (nr > 1)

@@ -133,6 +133,8 @@ struct principal {
 	uint32_t uid;
 	uint32_t gids[STATE_GROUPS_MAX];
 	uint32_t nr_gids;
+	uint64_t max_bytes;	 /* reserved at most for what it owns (quota.h); 0: no limit */
+	uint64_t reserved_bytes; /* for the namespaces that have its name as their owner's */
 };
 
 /* The rights of another than the owner on a namespace; not 0. */
@@ -384,7 +386,7 @@ struct state *state_open(struct undo *undo);
 /* Nothing may be noted. */
 void state_close(struct state *state);
 
-/* Links a new principal, and takes it over. -EEXIST. */
+/* Links a new principal, and takes it over. What its name owns already is its. -EEXIST. */
 int state_add_principal(struct state *state, struct principal *principal);
 struct principal *state_principal(const struct state *state, uint64_t number);
 struct principal *state_principal_named(const struct state *state, const char *name);

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Limits of what may be reserved; see quota.h. The tables count what is reserved, of a namespace and
+ * of a principal (state_memory.c). Jobs whose servers have not answered yet are in no table: each has
+ * a claim, which those behind it heed.
+ */
+#include "manager/quota.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "manager/principals.h"
+#include "manager/regions.h"
+
+/* What a limit leaves; 0 is no limit. */
+static uint64_t left(uint64_t max, uint64_t used)
+{
+	if (max == 0)
+		return UINT64_MAX;
+	return used < max ? max - used : 0;
+}
+
+/* The principal whose limit counts for the namespace; NULL: it has none. */
+static const struct principal *limited_owner(const struct core *core, const struct namespace *ns)
+{
+	const struct principal *owner = state_principal_named(core->state, ns->owner);
+
+	/* A name that is in a key file too has the file's key. */
+	if (!owner || owner->max_bytes == 0 ||
+	    keyring_file_kind(core->keyring, owner->name) != PRINCIPAL_UNKNOWN)
+		return NULL;
+	return owner;
+}
+
+static uint64_t owner_left(const struct core *core, const struct namespace *ns)
+{
+	const struct principal *owner = limited_owner(core, ns);
+
+	return owner ? left(owner->max_bytes, owner->reserved_bytes) : UINT64_MAX;
+}
+
+int quota_check(const struct core *core, const struct namespace *ns, uint64_t bytes)
+{
+	const struct principal *owner = limited_owner(core, ns);
+
+	if (bytes > left(ns->max_bytes, ns->reserved_bytes))
+		return error_fail(-EDQUOT,
+				  "reserve %llu MiB for '%s': its limit is %llu MiB, and it has "
+				  "%llu MiB; release some ('afar ns release'), or see 'afar %s set "
+				  "--max'",
+				  (unsigned long long)(bytes >> 20), ns->name,
+				  (unsigned long long)(ns->max_bytes >> 20),
+				  (unsigned long long)(ns->reserved_bytes >> 20),
+				  ns->is_files ? "fs" : "ns");
+	if (owner && bytes > left(owner->max_bytes, owner->reserved_bytes))
+		return error_fail(-EDQUOT,
+				  "reserve %llu MiB for '%s': the limit of its owner '%s' is %llu "
+				  "MiB, and all that '%s' owns has %llu MiB; release or remove "
+				  "some, or ask an operator for more ('afar key set --max')",
+				  (unsigned long long)(bytes >> 20), ns->name, owner->name,
+				  (unsigned long long)(owner->max_bytes >> 20), owner->name,
+				  (unsigned long long)(owner->reserved_bytes >> 20));
+	return 0;
+}
+
+uint64_t quota_room(const struct core *core, const struct namespace *ns)
+{
+	const uint64_t of_namespace = left(ns->max_bytes, ns->reserved_bytes);
+	const uint64_t of_owner = owner_left(core, ns);
+
+	return of_namespace < of_owner ? of_namespace : of_owner;
+}
+
+/* ---- Jobs */
+
+static void add(uint64_t *sum, uint64_t bytes)
+{
+	if (__builtin_add_overflow(*sum, bytes, sum))
+		*sum = UINT64_MAX;
+}
+
+/*
+ * Jobs keep the order in which they began, and wait only for those before them. So the first always
+ * goes on, and nobody waits in a circle. One that was cancelled has its claim until its servers have
+ * answered: else somebody who cancels again and again could have servers populate any amount.
+ */
+int quota_claim(const struct core *core, struct job *job, const struct namespace *ns,
+		uint64_t bytes)
+{
+	uint64_t of_namespace = bytes, of_owner = bytes;
+	const struct job *other;
+	int ret = quota_check(core, ns, bytes);
+
+	cds_list_for_each_entry (other, &core->jobs, node) {
+		const struct namespace *of;
+
+		if (other == job)
+			break;
+		of = state_namespace(core->state, other->namespace_number);
+		if (!of || other->claim == 0)
+			continue;
+		if (of == ns)
+			add(&of_namespace, other->claim);
+		if (strcmp(of->owner, ns->owner) == 0)
+			add(&of_owner, other->claim);
+	}
+	job->claim = bytes;
+	job->is_queued = of_namespace > left(ns->max_bytes, ns->reserved_bytes) ||
+			 of_owner > owner_left(core, ns);
+	return ret;
+}
+
+/* ---- Setting and telling */
+
+void quota_tell_owner(const struct core *core, const struct namespace *ns,
+		      Afar__NamespaceInfo *info)
+{
+	const struct principal *owner = limited_owner(core, ns);
+
+	if (!owner)
+		return;
+	info->owner_max_bytes = owner->max_bytes;
+	info->owner_reserved_bytes = owner->reserved_bytes;
+}
+
+int namespace_limit(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__NamespaceLimit *ask = event->request->namespace_limit;
+	struct namespace *ns;
+	int ret =
+		core_namespace(core, session, "limit a namespace", ask->namespace_, RIGHT_OWN, &ns);
+
+	if (ret == 0)
+		ret = undo_room(core->undo, 1);
+	if (ret < 0)
+		return ret;
+	undo_set(core->undo, ns->max_bytes, ask->max_bytes);
+	store_put_namespace(core->store, ns);
+	log_info("%s '%s' may have %llu bytes now (0: no limit)", namespace_noun(ns), ns->name,
+		 (unsigned long long)ns->max_bytes);
+	return 0;
+}
+
+static int check_limited(const struct core *core, const char *name)
+{
+	switch (core_principal_kind(core, name)) {
+	case PRINCIPAL_CLIENT:
+		return 0;
+	case PRINCIPAL_OPERATOR:
+		return error_fail(-EINVAL,
+				  "limit key '%s': it is an operator's, which has no limit; limit "
+				  "its namespaces ('afar ns set --max')",
+				  name);
+	case PRINCIPAL_SERVER:
+		return error_fail(-EINVAL,
+				  "limit key '%s': it is a server's, which owns no namespaces",
+				  name);
+	case PRINCIPAL_UNKNOWN:
+		break;
+	}
+	return error_fail(-ENOENT, "limit key '%s': there is none; see 'afar key ls'", name);
+}
+
+int key_limit(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__KeyLimit *ask = event->request->key_limit;
+	struct principal *principal;
+	int ret = check_limited(core, ask->name);
+
+	(void)session;
+	if (ret == 0)
+		ret = undo_room(core->undo, 1);
+	if (ret < 0)
+		return ret;
+	principal = state_principal_named(core->state, ask->name);
+	undo_set(core->undo, principal->max_bytes, ask->max_bytes);
+	store_put_principal(core->store, principal);
+	log_info("all that '%s' owns may have %llu bytes now (0: no limit)", principal->name,
+		 (unsigned long long)principal->max_bytes);
+	return 0;
+}
