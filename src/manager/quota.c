@@ -7,11 +7,14 @@
 #include "manager/quota.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "manager/principals.h"
 #include "manager/regions.h"
+
+#define AMOUNT_TEXT_MAX 32
 
 /* What a limit leaves; 0 is no limit. */
 static uint64_t left(uint64_t max, uint64_t used)
@@ -40,27 +43,35 @@ static uint64_t owner_left(const struct core *core, const struct namespace *ns)
 	return owner ? left(owner->max_bytes, owner->reserved_bytes) : UINT64_MAX;
 }
 
+/* Says how much that is, in MiB if it is so many. */
+static const char *amount(uint64_t bytes, char out[AMOUNT_TEXT_MAX])
+{
+	bool is_round = bytes % ((uint64_t)1 << 20) == 0;
+
+	snprintf(out, AMOUNT_TEXT_MAX, "%llu %s",
+		 (unsigned long long)(is_round ? bytes >> 20 : bytes), is_round ? "MiB" : "bytes");
+	return out;
+}
+
 int quota_check(const struct core *core, const struct namespace *ns, uint64_t bytes)
 {
 	const struct principal *owner = limited_owner(core, ns);
+	char asked[AMOUNT_TEXT_MAX], max[AMOUNT_TEXT_MAX], has[AMOUNT_TEXT_MAX];
 
+	amount(bytes, asked);
 	if (bytes > left(ns->max_bytes, ns->reserved_bytes))
 		return error_fail(-EDQUOT,
-				  "reserve %llu MiB for '%s': its limit is %llu MiB, and it has "
-				  "%llu MiB; release some ('afar ns release'), or see 'afar %s set "
-				  "--max'",
-				  (unsigned long long)(bytes >> 20), ns->name,
-				  (unsigned long long)(ns->max_bytes >> 20),
-				  (unsigned long long)(ns->reserved_bytes >> 20),
-				  ns->is_files ? "fs" : "ns");
+				  "reserve %s for '%s': its limit is %s, and it has %s; release "
+				  "some ('afar ns release'), or see 'afar %s set --max'",
+				  asked, ns->name, amount(ns->max_bytes, max),
+				  amount(ns->reserved_bytes, has), ns->is_files ? "fs" : "ns");
 	if (owner && bytes > left(owner->max_bytes, owner->reserved_bytes))
 		return error_fail(-EDQUOT,
-				  "reserve %llu MiB for '%s': the limit of its owner '%s' is %llu "
-				  "MiB, and all that '%s' owns has %llu MiB; release or remove "
-				  "some, or ask an operator for more ('afar key set --max')",
-				  (unsigned long long)(bytes >> 20), ns->name, owner->name,
-				  (unsigned long long)(owner->max_bytes >> 20), owner->name,
-				  (unsigned long long)(owner->reserved_bytes >> 20));
+				  "reserve %s for '%s': the limit of its owner '%s' is %s, and all "
+				  "that '%s' owns has %s; release or remove some, or ask an "
+				  "operator for more ('afar key set --max')",
+				  asked, ns->name, owner->name, amount(owner->max_bytes, max),
+				  owner->name, amount(owner->reserved_bytes, has));
 	return 0;
 }
 

@@ -80,6 +80,8 @@ available() {
 	as alice df f | awk '$1 == "f" { print int($6) }'
 }
 [ "$(available)" -lt 8 ] || fail "df: $(as alice df f)"
+refused_as alice "owner 'alice' is 48 MiB" fs create g
+[ "$(as alice fs ls | wc -l)" -eq 2 ] || fail "a file system is left: $(as alice fs ls)"
 # Room is what the limit leaves, and it is used to the end.
 "$AFAR" key set alice --max 60M
 room=$(available)
@@ -116,6 +118,9 @@ refused 1 "it is a server's" "$AFAR" key set server --max 1M
 refused_as bob "namespace 'a': there is none on which 'bob' has a right" ns set a --max none
 "$AFAR" ns grant a bob rw
 refused_as bob "'bob' does not own namespace 'a'" ns set a --max none
+"$AFAR" key set bob --max 1000
+refused_as bob "owner 'bob' is 1000 bytes, and all that 'bob' owns has 0 MiB" volume create v 1M
+"$AFAR" key set bob --max none
 # Lower than what there is: that stays, and nothing grows.
 "$AFAR" key set alice --max 16M
 as alice ns set a --max 8M
