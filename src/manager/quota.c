@@ -85,10 +85,26 @@ uint64_t quota_room(const struct core *core, const struct namespace *ns)
 
 /* ---- Jobs */
 
-static void add(uint64_t *sum, uint64_t bytes)
+static uint64_t claimed(const struct core *core, const struct claims *claims)
 {
-	if (__builtin_add_overflow(*sum, bytes, sum))
-		*sum = UINT64_MAX;
+	return claims->pass == core->claims_pass ? claims->bytes : 0;
+}
+
+/* Not beyond 2^64. */
+static uint64_t sum(uint64_t a, uint64_t b)
+{
+	return a < UINT64_MAX - b ? a + b : UINT64_MAX;
+}
+
+static void add_claim(const struct core *core, struct claims *claims, uint64_t bytes)
+{
+	claims->bytes = sum(claimed(core, claims), bytes);
+	claims->pass = core->claims_pass;
+}
+
+void quota_begin(struct core *core)
+{
+	core->claims_pass++;
 }
 
 /*
@@ -96,29 +112,30 @@ static void add(uint64_t *sum, uint64_t bytes)
  * goes on, and nobody waits in a circle. One that was cancelled has its claim until its servers have
  * answered: else somebody who cancels again and again could have servers populate any amount.
  */
+void quota_count(struct core *core, const struct job *job)
+{
+	struct namespace *ns =
+		job->claim != 0 ? state_namespace(core->state, job->namespace_number) : NULL;
+	struct principal *owner = ns ? state_principal_named(core->state, ns->owner) : NULL;
+
+	if (ns)
+		add_claim(core, &ns->claims, job->claim);
+	if (owner)
+		add_claim(core, &owner->claims, job->claim);
+}
+
 int quota_claim(const struct core *core, struct job *job, const struct namespace *ns,
 		uint64_t bytes)
 {
-	uint64_t of_namespace = bytes, of_owner = bytes;
-	const struct job *other;
+	const struct principal *owner = limited_owner(core, ns);
 	int ret = quota_check(core, ns, bytes);
 
-	cds_list_for_each_entry (other, &core->jobs, node) {
-		const struct namespace *of;
-
-		if (other == job)
-			break;
-		of = state_namespace(core->state, other->namespace_number);
-		if (!of || other->claim == 0)
-			continue;
-		if (of == ns)
-			add(&of_namespace, other->claim);
-		if (strcmp(of->owner, ns->owner) == 0)
-			add(&of_owner, other->claim);
-	}
 	job->claim = bytes;
-	job->is_queued = of_namespace > left(ns->max_bytes, ns->reserved_bytes) ||
-			 of_owner > owner_left(core, ns);
+	job->is_queued =
+		sum(claimed(core, &ns->claims), bytes) > left(ns->max_bytes, ns->reserved_bytes);
+	if (owner && sum(claimed(core, &owner->claims), bytes) >
+			     left(owner->max_bytes, owner->reserved_bytes))
+		job->is_queued = true;
 	return ret;
 }
 

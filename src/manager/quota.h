@@ -14,9 +14,11 @@
 core_operation namespace_limit, key_limit;
 /* -EDQUOT with a sentence: a limit is not enough for so many bytes more. */
 int quota_check(const struct core *core, const struct namespace *ns, uint64_t bytes);
-/* Lets a job ask servers for so many bytes, unless reservations under the same limit began before it and the
- * limit is not enough for all of them. Then the job is queued, and asks here again. -EDQUOT as
- * quota_check(). */
+/* Begins a pass over all jobs, in the order in which they began; each is counted when it has taken its step. */
+void quota_begin(struct core *core);
+void quota_count(struct core *core, const struct job *job);
+/* In such a pass: lets a job ask servers for so many bytes, unless a limit is not enough for that and for what
+ * those before it may ask for. Then the job is queued, and asks here again. -EDQUOT as quota_check(). */
 int quota_claim(const struct core *core, struct job *job, const struct namespace *ns,
 		uint64_t bytes);
 /* How much more the limits allow; UINT64_MAX: there are none. */

@@ -239,6 +239,20 @@ static void test_those_under_way_together(void **state)
 	expect_reserved(8 * MIB);
 }
 
+/* A namespace's limit likewise, also of one whose owner has none. */
+static void test_those_for_one_namespace(void **state)
+{
+	(void)state;
+	EXPECT(&admin, ask_key_limit("alice", 0), 0);
+	EXPECT(&admin, ask_limit(first, 4 * MIB), 0);
+	send_four();
+	expect_asked(12 * MIB); /* the third waits for the first */
+	let_server_answer();
+	for (size_t i = 0; i < 4; i++)
+		expect_answer(replies[i], i == 2 ? -EDQUOT : 0, NULL);
+	expect_reserved(12 * MIB);
+}
+
 /* What those before them do not get is for those behind, in the order in which they came. */
 static void test_those_behind_one_that_fails(void **state)
 {
@@ -313,6 +327,7 @@ TEST_GROUP(manager_quota)
 		QUOTA_TEST(test_who_may_limit_whom),
 		QUOTA_TEST(test_who_is_told),
 		QUOTA_TEST(test_those_under_way_together),
+		QUOTA_TEST(test_those_for_one_namespace),
 		QUOTA_TEST(test_those_behind_one_that_fails),
 		QUOTA_TEST(test_lowered_meanwhile),
 		QUOTA_TEST(test_waiting_is_told),
