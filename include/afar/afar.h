@@ -176,6 +176,9 @@ struct afar_key_stat {
 	uint32_t flags;	      /* AFAR_KEY_… */
 	uint32_t nr_sessions; /* open ones; of a server's key: servers */
 	uint32_t uid;	      /* with AFAR_KEY_UID: for whom it may use files */
+	/* Of a client: what is reserved for all namespaces that it owns, and may be at most; 0: as
+	 * much as there is. */
+	uint64_t reserved_bytes, max_bytes;
 };
 
 /*
@@ -203,6 +206,14 @@ int afar_key_list(struct afar_session *session, const char *after, struct afar_k
  * Errors: -ENOENT, -EINVAL (its key is in a key file of the manager's: change it there).
  */
 int afar_key_revoke(struct afar_session *session, const char *name);
+
+/*
+ * Sets how much may be reserved, in memory and on flash, for all namespaces, volumes and file systems
+ * together that a client owns; for operators only. More is -EDQUOT, whoever asks for it. What they have
+ * stays, also beyond that. `max_bytes` 0: as much as there is.
+ * Errors: -ENOENT, -EINVAL (it is an operator's or a server's key).
+ */
+int afar_key_limit(struct afar_session *session, const char *name, uint64_t max_bytes);
 
 /* ---- Servers and stores ----------------------------------------------------------------------- */
 
@@ -346,6 +357,9 @@ struct afar_namespace_stat {
 	uint32_t rights; /* the caller's: AFAR_RIGHT_… bits */
 	uint32_t reserved32;
 	uint64_t max_bytes; /* may be reserved at most; 0: as much as there is */
+	/* All that the owner has, and may have: afar_key_limit(). Told to the owner and to operators; 0
+	 * if it has no limit. */
+	uint64_t owner_reserved_bytes, owner_max_bytes;
 };
 
 /*
@@ -397,13 +411,20 @@ int afar_namespace_stat(struct afar_namespace *ns, struct afar_namespace_stat *o
 int afar_namespace_grant(struct afar_namespace *ns, const char *principal, unsigned rights);
 
 /*
+ * Sets how much may be reserved for this namespace, instead of its policy's max_bytes; for its owner and
+ * operators. What it has stays, also beyond that. `max_bytes` 0: as much as there is.
+ */
+int afar_namespace_limit(struct afar_namespace *ns, uint64_t max_bytes);
+
+/*
  * Gets at least `bytes` more of the servers' memory ready for this namespace, all or nothing.
  * Memory comes from the servers' warm pools, or is populated and registered now. That is slow, so
  * do it in advance.
  * When this returns 0, the memory is the namespace's, whatever becomes of the session. A caller that
  * dies before gets nothing: the manager gives back what servers have granted once the session ends.
  * Errors: -EINVAL (0, or past 2^64; it is a volume or a file system, which have their own calls),
- * -ENOSPC (the servers do not have so much), -AFAR_ENOSERVER, -ECANCELED.
+ * -ENOSPC (the servers do not have so much), -EDQUOT (the namespace, or its owner, may not have so much),
+ * -AFAR_ENOSERVER, -ECANCELED.
  */
 int afar_namespace_reserve(struct afar_namespace *ns, uint64_t bytes);
 

@@ -37,6 +37,11 @@ static int reserve(struct afar_namespace *ns, uint64_t bytes)
 	return ret;
 }
 
+static bool is_too_much(int error)
+{
+	return error == -ENOSPC || error == -EDQUOT; /* of the pool, or of all that its owner has */
+}
+
 /* Reserves as much as can be had, from `bytes` down to `least`. Gives how much that is. */
 static int reserve_some(struct afar_namespace *ns, uint64_t *bytes, uint64_t least)
 {
@@ -44,7 +49,7 @@ static int reserve_some(struct afar_namespace *ns, uint64_t *bytes, uint64_t lea
 
 	for (;;) {
 		ret = reserve(ns, *bytes);
-		if (ret != -ENOSPC || *bytes <= least)
+		if (!is_too_much(ret) || *bytes <= least)
 			return ret;
 		*bytes = larger(round_up(*bytes / 2, EXTENT_UNIT), least);
 	}
@@ -142,7 +147,7 @@ static int grow(struct afar_fs *fs, uint64_t bytes)
 		missing = wanted - stat.reserved_bytes;
 		ret = reserve_some(fs->ns, &missing, larger(lacks, EXTENT_UNIT));
 		wanted = stat.reserved_bytes + missing;
-		if (ret == -ENOSPC && lacks == 0) {
+		if (is_too_much(ret) && lacks == 0) {
 			wanted = stat.reserved_bytes;
 			ret = 0;
 		}

@@ -296,6 +296,8 @@ static void give_stat(const Afar__NamespaceInfo *info, void *out, size_t size)
 		.allocated_bytes = info->allocated_bytes,
 		.nr_regions = info->nr_regions,
 		.rights = info->rights,
+		.owner_reserved_bytes = info->owner_reserved_bytes,
+		.owner_max_bytes = info->owner_max_bytes,
 	};
 
 	name_copy(stat.name, info->name);

@@ -105,7 +105,11 @@ static void stat_from_info(const Afar__KeyInfo *info, struct afar_key_stat *out)
 {
 	size_t length = strnlen(info->name, AFAR_PRINCIPAL_MAX);
 
-	*out = (struct afar_key_stat){.nr_sessions = info->nr_sessions};
+	*out = (struct afar_key_stat){
+		.nr_sessions = info->nr_sessions,
+		.reserved_bytes = info->reserved_bytes,
+		.max_bytes = info->max_bytes,
+	};
 	memcpy(out->name, info->name, length);
 	if (info->is_server)
 		out->flags |= AFAR_KEY_SERVER;
@@ -187,6 +191,41 @@ PUBLIC_CALL(int, afar_key_revoke, (struct afar_session *session, const char *nam
 	request.call_case = AFAR__REQUEST__CALL_KEY_REVOKE;
 	request.key_revoke = &revoke;
 	return session_call(session, &request, NULL);
+}
+
+PUBLIC_CALL(int, afar_key_limit,
+	    (struct afar_session *session, const char *name, uint64_t max_bytes),
+	    (session, name, max_bytes))
+{
+	Afar__KeyLimit limit = AFAR__KEY_LIMIT__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret = session_check(session);
+
+	if (ret)
+		return ret;
+	if (!name)
+		return error_fail(-EINVAL, "limit a key: its name is null");
+	limit.name = (char *)name;
+	limit.max_bytes = max_bytes;
+	request.call_case = AFAR__REQUEST__CALL_KEY_LIMIT;
+	request.key_limit = &limit;
+	return session_call(session, &request, NULL);
+}
+
+PUBLIC_CALL(int, afar_namespace_limit, (struct afar_namespace *ns, uint64_t max_bytes),
+	    (ns, max_bytes))
+{
+	Afar__NamespaceLimit limit = AFAR__NAMESPACE_LIMIT__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret = namespace_check(ns);
+
+	if (ret)
+		return ret;
+	limit.namespace_ = ns->number;
+	limit.max_bytes = max_bytes;
+	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_LIMIT;
+	request.namespace_limit = &limit;
+	return session_call(ns->session, &request, NULL);
 }
 
 PUBLIC_CALL(int, afar_namespace_grant,

@@ -257,8 +257,8 @@ static json_t *namespace_to_json(const Afar__NamespaceInfo *info)
 	static const Afar__Policy no_policy = AFAR__POLICY__INIT;
 	const Afar__Policy *policy = info->policy ? info->policy : &no_policy;
 
-	return json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "namespace",
-			 number(info->namespace_), "name", text(info->name), "tier",
+	return json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+			 "namespace", number(info->namespace_), "name", text(info->name), "tier",
 			 policy->tier == AFAR_TIER_DRAM	   ? "dram"
 			 : policy->tier == AFAR_TIER_FLASH ? "flash"
 							   : "unknown",
@@ -266,8 +266,8 @@ static json_t *namespace_to_json(const Afar__NamespaceInfo *info)
 			 number(policy->stripe_bytes), "reserved_bytes",
 			 number(info->reserved_bytes), "allocated_bytes",
 			 number(info->allocated_bytes), "nr_regions", number(info->nr_regions),
-			 "owner", text(info->owner), "rights", rights_to_json(info->rights),
-			 "grants", grants_to_json(info));
+			 "max_bytes", number(policy->max_bytes), "owner", text(info->owner),
+			 "rights", rights_to_json(info->rights), "grants", grants_to_json(info));
 }
 
 /* Gives the counts by the longest time of their bucket. The manager has checked them; this does not
@@ -333,11 +333,12 @@ static json_t *session_to_json(const Afar__SessionStatus *status)
 
 static json_t *principal_to_json(const Afar__KeyInfo *info)
 {
-	return json_pack("{s:o, s:s, s:o}", "principal", text(info->name), "kind",
+	return json_pack("{s:o, s:s, s:o, s:o, s:o}", "principal", text(info->name), "kind",
 			 info->is_server     ? "server"
 			 : info->is_operator ? "operator"
 					     : "client",
-			 "nr_sessions", number(info->nr_sessions));
+			 "nr_sessions", number(info->nr_sessions), "reserved_bytes",
+			 number(info->reserved_bytes), "max_bytes", number(info->max_bytes));
 }
 
 static json_t *limits_to_json(const Afar__ClusterStatus *status)

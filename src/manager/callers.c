@@ -30,6 +30,9 @@ static void describe(const struct core *core, const Afar__Request *request, char
 	case AFAR__REQUEST__CALL_KEY_REVOKE:
 		snprintf(out, ASKED_MAX, "revoke key '%.64s'", request->key_revoke->name);
 		break;
+	case AFAR__REQUEST__CALL_KEY_LIMIT:
+		snprintf(out, ASKED_MAX, "limit key '%.64s'", request->key_limit->name);
+		break;
 	case AFAR__REQUEST__CALL_RECORDS_CHECK:
 		snprintf(out, ASKED_MAX, "check the manager's records");
 		break;

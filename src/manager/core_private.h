@@ -45,6 +45,7 @@ struct core {
 	struct cds_list_head leased;
 	struct cds_list_head ended; /* by the batch that runs */
 	struct cds_list_head jobs;  /* struct job: job.h */
+	uint64_t claims_pass;	    /* over these: the number of the last (quota.h) */
 	struct files *files;	    /* files/files.h */
 	uint64_t turn;		    /* of the servers, for reservations */
 	uint64_t last_trim_call;    /* trims.h */

@@ -8,6 +8,7 @@
 #include "manager/flash.h"
 #include "manager/info.h"
 #include "manager/principals.h"
+#include "manager/quota.h"
 #include "manager/regions.h"
 #include "manager/servers.h"
 #include "manager/sessions.h"
@@ -63,8 +64,10 @@ Afar__NamespaceInfo *info_namespace(const struct core *core, const struct sessio
 	info->name = copy_text(ns->name, &is_complete);
 	info->owner = copy_text(ns->owner, &is_complete);
 	info->rights = rights & RIGHT_ALL;
-	if ((rights & RIGHT_OWN) != 0)
+	if ((rights & RIGHT_OWN) != 0) {
 		is_complete = add_grants(info, ns) && is_complete;
+		quota_tell_owner(core, ns, info);
+	}
 	info->identity = ns->identity;
 	info->reserved_bytes = ns->reserved_bytes;
 	info->allocated_bytes = ns->allocated_bytes;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "manager/job_private.h"
+#include "manager/quota.h"
 #include "manager/requests.h"
 #include "rpc/rpc.h"
 
@@ -125,6 +126,13 @@ int job_fail_slow(const struct core *core, const struct job *job)
 		nr = job->kind->awaits(core, job, &server);
 		what = "release memory";
 	}
+	if (nr == 0 && job->is_queued)
+		return error_fail(
+			-ETIMEDOUT,
+			"%s: reservations that began before it have not ended in %llu s, "
+			"and a limit is not enough for all of them; outcome unknown, look "
+			"whether it runs, or give it longer (--timeout)",
+			job->title, (unsigned long long)seconds);
 	if (nr > 0)
 		server_describe(core, server, text);
 	if (nr > 1)
@@ -295,6 +303,7 @@ void jobs_drive(struct core *core)
 	struct job *job, *next;
 	uint64_t first;
 
+	quota_begin(core);
 	cds_list_for_each_entry_safe (job, next, &core->jobs, node) {
 		if (job->state == JOB_ASK) {
 			take_step(core, job, run_ask);
@@ -303,8 +312,10 @@ void jobs_drive(struct core *core)
 		if (job->state == JOB_FAILED && job->retry_at <= core_now(core) &&
 		    !job_end(core, job))
 			job->retry_at = core_now(core) + CORE_RETRY_NS;
-		if (job->state != JOB_ENDED || parts_asked(job, &first) != 0)
+		if (job->state != JOB_ENDED || parts_asked(job, &first) != 0) {
+			quota_count(core, job);
 			continue;
+		}
 		answer_waiters(core, job); /* that came since */
 		job_free(job);
 	}

@@ -69,6 +69,8 @@ struct job {
 	uint64_t namespace_number;
 	enum outcome_kind outcome; /* when it is done */
 	uint64_t outcome_value;
+	uint64_t claim;	 /* bytes that it may ask servers for; 0: it was not let yet (quota.h) */
+	bool is_queued;	 /* a limit is not enough for it beside those begun before */
 	bool is_dropped; /* with its namespace, by the batch that runs */
 	int status;	 /* JOB_FAILED, JOB_ENDED; what clients are told: */
 	char *sentence;	 /* NULL: the code's own */

@@ -73,6 +73,7 @@ static int load_principal(struct state *state, const void *message)
 	if (!principal)
 		return error_code(-ENOMEM);
 	principal->is_server = record->is_server;
+	principal->max_bytes = record->max_bytes;
 	principal->is_any = record->is_any;
 	principal->has_uid = record->has_uid;
 	principal->uid = record->uid;

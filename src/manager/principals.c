@@ -316,6 +316,8 @@ static int add_entry(Afar__KeyInfos *infos, const char *name, enum principal_kin
 		entry->has_uid = principal->has_uid;
 		entry->uid = principal->uid;
 		entry->is_any = principal->is_any;
+		entry->max_bytes = principal->max_bytes;
+		entry->reserved_bytes = principal->reserved_bytes;
 	}
 	return entry->name ? 0 : error_code(-ENOMEM);
 }

@@ -12,6 +12,7 @@
 #include "manager/info.h"
 #include "manager/job.h"
 #include "manager/principals.h"
+#include "manager/quota.h"
 #include "manager/records_check.h"
 #include "manager/regions.h"
 #include "manager/requests.h"
@@ -217,6 +218,7 @@ static const struct operation operations[] = {
 	{CALL(RESERVE_CANCEL), OPERATION_CHANGE, FOR_CLIENT, NULL, reserve_cancel},
 	{CALL(NAMESPACE_RELEASE), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_release},
 	{CALL(NAMESPACE_GRANT), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_grant},
+	{CALL(NAMESPACE_LIMIT), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_limit},
 	{CALL(REGION_ALLOC), OPERATION_ONCE, FOR_CLIENT, wait_to_allocate, region_alloc},
 	{CALL(REGION_OPEN), OPERATION_ONCE, FOR_CLIENT, wait_to_open, region_open},
 	{CALL(REGION_CLOSE), OPERATION_ONCE, FOR_CLIENT, NULL, region_close},
@@ -238,6 +240,7 @@ static const struct operation operations[] = {
 	{CALL(KEY_ADD), OPERATION_ONCE, FOR_OPERATOR, key_wait, key_add},
 	{CALL(KEY_LIST), OPERATION_READ, FOR_OPERATOR, NULL, key_list},
 	{CALL(KEY_REVOKE), OPERATION_ONCE, FOR_OPERATOR, NULL, key_revoke},
+	{CALL(KEY_LIMIT), OPERATION_ONCE, FOR_OPERATOR, NULL, key_limit},
 	{CALL(SERVER_REGIONS), OPERATION_READ, FOR_OPERATOR, NULL, server_regions},
 	{CALL(SERVER_REMOVE), OPERATION_ONCE, FOR_OPERATOR, wait_for_servers, server_remove},
 	{CALL(STORE_REGIONS), OPERATION_READ, FOR_OPERATOR, NULL, store_regions},

@@ -19,6 +19,7 @@
 #include "manager/job.h"
 #include "manager/placement.h"
 #include "manager/principals.h"
+#include "manager/quota.h"
 #include "manager/regions.h"
 #include "manager/sessions.h"
 
@@ -215,6 +216,10 @@ static int ask(struct core *core, struct job *job)
 	int ret = check_wanted(core, job, &ns);
 
 	if (ret == 0)
+		ret = quota_claim(core, job, ns, wanted->bytes);
+	if (ret == 0 && job->is_queued)
+		return JOB_ASK;
+	if (ret == 0)
 		ret = plan_open(core, job, wanted->is_flash, &plan);
 	if (ret < 0)
 		return ret;
@@ -251,20 +256,6 @@ static bool is_heard(const struct core *core, const struct job *job)
 	return session->live && session->live->peer;
 }
 
-/* Refuses what would exceed the namespace's limit. */
-static int check_limit(const struct namespace *ns, uint64_t bytes)
-{
-	if (ns->max_bytes == 0 ||
-	    (bytes <= ns->max_bytes && ns->reserved_bytes <= ns->max_bytes - bytes))
-		return 0;
-	return error_fail(-EDQUOT,
-			  "reserve %llu MiB for '%s': its limit is %llu MiB, and it has %llu MiB; "
-			  "release some, or use another namespace",
-			  (unsigned long long)(bytes >> 20), ns->name,
-			  (unsigned long long)(ns->max_bytes >> 20),
-			  (unsigned long long)(ns->reserved_bytes >> 20));
-}
-
 static int settle(struct core *core, struct job *job)
 {
 	uint64_t granted = job_granted(job), sum;
@@ -277,8 +268,8 @@ static int settle(struct core *core, struct job *job)
 		return JOB_ASK;
 	if (!is_heard(core, job))
 		return JOB_SETTLE;
-	/* Others may have reserved for it meanwhile. */
-	ret = check_limit(ns, reservation_of(job)->bytes);
+	/* A limit may be lower than it was. */
+	ret = quota_check(core, ns, granted);
 	if (ret < 0)
 		return ret;
 	if (__builtin_add_overflow(ns->reserved_bytes, granted, &sum))
@@ -298,7 +289,7 @@ static unsigned awaits(const struct core *core, const struct job *job, uint64_t 
 	const struct flash_store *store;
 	unsigned nr = 0;
 
-	if (job->state != JOB_ASK)
+	if (job->state != JOB_ASK || job->is_queued)
 		return 0;
 	cds_list_for_each_entry (live, &core->live_servers, node)
 		if (!is_flash && pool_returning_bytes(&live->server->dram) != 0 && nr++ == 0)
@@ -357,7 +348,7 @@ int namespace_reserve(struct core *core, struct session *session, struct event *
 	if (ret == 0)
 		ret = round_up(ns, request->bytes, &bytes);
 	if (ret == 0)
-		ret = check_limit(ns, bytes);
+		ret = quota_check(core, ns, bytes);
 	if (ret < 0)
 		return ret;
 	wanted = calloc(1, sizeof(*wanted));

@@ -21,6 +21,7 @@
 
 #include "manager/placement.h"
 #include "manager/principals.h"
+#include "manager/quota.h"
 #include "manager/regions.h"
 #include "manager/seal_plan.h"
 
@@ -85,21 +86,32 @@ static Afar__Request *make_copy(const struct seal *seal, uint64_t server)
 	return NULL;
 }
 
-/* They give it to the namespace, which may lack less of it in the next round. */
-static int ask_reserve(struct core *core, struct seal *seal)
+/* What its server is to grant. */
+static uint64_t rounded(const struct seal_lack *lack)
 {
-	int ret = 0;
+	return (lack->bytes + PLACEMENT_EXTENT_UNIT - 1) / PLACEMENT_EXTENT_UNIT *
+	       PLACEMENT_EXTENT_UNIT;
+}
 
+/* They give it to the namespace, which may lack less of it in the next round. */
+static int ask_reserve(struct core *core, struct seal *seal, const struct namespace *ns)
+{
+	uint64_t bytes = 0;
+	int ret;
+
+	for (size_t i = 0; i < seal->plan.nr_lacks; i++)
+		bytes += rounded(&seal->plan.lacks[i]);
+	ret = quota_claim(core, &seal->job, ns, bytes);
+	if (ret == 0 && seal->job.is_queued)
+		return JOB_ASK;
 	seal->is_copying = false;
 	seal->nr_rounds++;
 	for (size_t i = 0; i < seal->plan.nr_lacks && ret == 0; i++) {
 		const struct seal_lack *lack = &seal->plan.lacks[i];
-		uint64_t bytes = (lack->bytes + PLACEMENT_EXTENT_UNIT - 1) / PLACEMENT_EXTENT_UNIT *
-				 PLACEMENT_EXTENT_UNIT;
 		struct live_server *live = core_live_server(core, lack->server);
 
 		ret = live && live->peer ? job_ask_memory(core, &seal->job, &live->server->dram,
-							  bytes, CLASS_DRAM_SEALED)
+							  rounded(lack), CLASS_DRAM_SEALED)
 					 : error_code(-AFAR_ESERVER);
 	}
 	return ret < 0 ? ret : JOB_ASKED;
@@ -171,8 +183,12 @@ static int cannot(const struct core *core, const struct seal *seal, const struct
 		  int status)
 {
 	unsigned long long address = region->address;
-	char text[SERVER_TEXT_MAX];
+	char text[SERVER_TEXT_MAX], why[ERROR_LINE_BYTES];
 
+	if (status == -EDQUOT) {
+		snprintf(why, sizeof(why), "%s", error_last_line());
+		return error_fail(status, "seal the region at 0x%llx: %s", address, why);
+	}
 	if (status == -ENOSPC && !seal->may_reserve)
 		return error_fail(-AFAR_ERESERVE,
 				  "seal the region at 0x%llx: '%s' lacks %llu bytes for the copy, "
@@ -202,10 +218,13 @@ static int ask(struct core *core, struct job *job)
 
 	if (ret < 0)
 		return ret;
+	/* What the last round got is in the tables. */
+	job->claim = 0;
+	job->is_queued = false;
 	seal_plan_close(&seal->plan);
 	ret = seal_plan_make(core, region, &seal->plan);
 	if (ret == -ENOSPC && seal->may_reserve && seal->nr_rounds < ROUNDS_MAX)
-		ret = ask_reserve(core, seal);
+		ret = ask_reserve(core, seal, region->ns);
 	else if (ret == 0)
 		ret = ask_copy(core, seal);
 	return ret < 0 ? cannot(core, seal, region, ret) : ret;
@@ -215,8 +234,10 @@ static int ask(struct core *core, struct job *job)
 static int take_memory(struct core *core, struct job *job)
 {
 	struct namespace *ns = state_namespace(core->state, job->namespace_number);
-	int ret = ns ? job_record_memory(core, job, ns) : error_code(-AFAR_ESERVER);
+	int ret = ns ? quota_check(core, ns, job_granted(job)) : error_code(-AFAR_ESERVER);
 
+	if (ret == 0)
+		ret = job_record_memory(core, job, ns);
 	return ret < 0 ? ret : JOB_ASK;
 }
 

@@ -160,6 +160,18 @@ void principal_free(struct principal *principal)
 	free(principal);
 }
 
+/* What the name owned before it had this key. */
+static uint64_t owned_bytes(const struct state *state, const char *owner)
+{
+	const struct namespace *ns;
+	uint64_t bytes = 0;
+
+	cds_list_for_each_entry (ns, &state->namespaces, node)
+		if (strcmp(ns->owner, owner) == 0)
+			bytes += ns->reserved_bytes;
+	return bytes;
+}
+
 int state_add_principal(struct state *state, struct principal *principal)
 {
 	struct undo *undo = state->undo;
@@ -170,6 +182,7 @@ int state_add_principal(struct state *state, struct principal *principal)
 		return ret;
 	}
 	undo_made(undo, principal, destroy_principal);
+	principal->reserved_bytes = owned_bytes(state, principal->name);
 	ret = undo_tree_add(undo, &state->principals_by_number, principal, principals_by_number);
 	if (ret == 0)
 		ret = undo_tree_add(undo, &state->principals_by_name, principal,

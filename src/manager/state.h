@@ -121,6 +121,12 @@ struct state {
  */
 enum extent_state { EXTENT_GRANTED, EXTENT_DRAINING, EXTENT_TOLD, EXTENT_FENCED };
 
+/* What jobs may ask servers for, counted in one pass over them (quota.h). In memory alone, and never taken
+ * back. */
+struct claims {
+	uint64_t pass, bytes;
+};
+
 /* A principal whose key an operator added. Keys of the key files are in the keyring alone. */
 struct principal {
 	struct cds_list_head node;
@@ -133,6 +139,9 @@ struct principal {
 	uint32_t uid;
 	uint32_t gids[STATE_GROUPS_MAX];
 	uint32_t nr_gids;
+	uint64_t max_bytes;	 /* reserved at most for what it owns (quota.h); 0: no limit */
+	uint64_t reserved_bytes; /* for the namespaces that have its name as their owner's */
+	struct claims claims;	 /* on these */
 };
 
 /* The rights of another than the owner on a namespace; not 0. */
@@ -168,6 +177,7 @@ struct namespace
 	void *regions_by_address;
 	uint64_t reserved_bytes;  /* of its extents */
 	uint64_t allocated_bytes; /* of its extents, in chunks */
+	struct claims claims;	  /* on it */
 	uint64_t nr_regions;	  /* live ones */
 	uint64_t turn;		  /* whose turn it is among the servers: for placement */
 };
@@ -384,7 +394,7 @@ struct state *state_open(struct undo *undo);
 /* Nothing may be noted. */
 void state_close(struct state *state);
 
-/* Links a new principal, and takes it over. -EEXIST. */
+/* Links a new principal, and takes it over. What its name owns already is its. -EEXIST. */
 int state_add_principal(struct state *state, struct principal *principal);
 struct principal *state_principal(const struct state *state, uint64_t number);
 struct principal *state_principal_named(const struct state *state, const char *name);

@@ -92,6 +92,17 @@ bool extent_is_releasing(const struct extent *extent)
 	return extent->state == EXTENT_DRAINING || extent->state == EXTENT_TOLD;
 }
 
+/* The namespace gets, or loses, so many bytes. Takes two notes. */
+static void count_reserved(struct state *state, struct namespace *ns, uint64_t more, uint64_t less)
+{
+	struct principal *owner = state_principal_named(state, ns->owner);
+	struct undo *undo = state->undo;
+
+	undo_set(undo, ns->reserved_bytes, ns->reserved_bytes + more - less);
+	if (owner)
+		undo_set(undo, owner->reserved_bytes, owner->reserved_bytes + more - less);
+}
+
 int state_add_extent(struct state *state, const struct extent *like, struct extent **out)
 {
 	struct pool *pool = like->pool;
@@ -99,7 +110,7 @@ int state_add_extent(struct state *state, const struct extent *like, struct exte
 	const uint64_t length = like->length;
 	struct undo *undo = state->undo;
 	struct extent *extent;
-	int ret = undo_room(undo, 6);
+	int ret = undo_room(undo, 7);
 
 	if (ret < 0)
 		return ret;
@@ -124,7 +135,7 @@ int state_add_extent(struct state *state, const struct extent *like, struct exte
 	undo_set(undo, pool->granted_bytes, pool->granted_bytes + length);
 	if (ns) {
 		undo_link(undo, &extent->namespace_node, &ns->extents);
-		undo_set(undo, ns->reserved_bytes, ns->reserved_bytes + length);
+		count_reserved(state, ns, length, 0);
 	} else {
 		undo_set(undo, pool->releasing_bytes, pool->releasing_bytes + length);
 	}
@@ -166,12 +177,13 @@ uint64_t extent_used(const struct extent *extent)
 	return extent->length - extent->space.free_bytes;
 }
 
-/* Takes four notes. */
-static void leave_namespace(struct undo *undo, struct extent *extent)
+/* Takes five notes. */
+static void leave_namespace(struct state *state, struct extent *extent)
 {
 	struct namespace *ns = extent->ns;
+	struct undo *undo = state->undo;
 
-	undo_set(undo, ns->reserved_bytes, ns->reserved_bytes - extent->length);
+	count_reserved(state, ns, 0, extent->length);
 	undo_set(undo, ns->allocated_bytes, ns->allocated_bytes - extent_used(extent));
 	undo_unlink(undo, &extent->namespace_node);
 	undo_set(undo, extent->ns, NULL);
@@ -180,13 +192,13 @@ static void leave_namespace(struct undo *undo, struct extent *extent)
 int state_release_extent(struct state *state, struct extent *extent)
 {
 	struct pool *pool = extent->pool;
-	int ret = undo_room(state->undo, 6);
+	int ret = undo_room(state->undo, 7);
 
 	assert(extent_used(extent) == 0);
 	if (ret < 0)
 		return ret;
 	move_extent(state, extent, EXTENT_DRAINING);
-	leave_namespace(state->undo, extent);
+	leave_namespace(state, extent);
 	undo_set(state->undo, pool->releasing_bytes, pool->releasing_bytes + extent->length);
 	return 0;
 }
@@ -236,12 +248,12 @@ int state_remove_extent(struct state *state, struct extent *extent)
 			ret = lose_regions(undo, &extent->ns->freed, extent);
 	}
 	if (ret == 0)
-		ret = undo_room(undo, 9);
+		ret = undo_room(undo, 10);
 	if (ret < 0)
 		return ret;
 	move_extent(state, extent, EXTENT_FENCED);
 	if (extent->ns)
-		leave_namespace(undo, extent);
+		leave_namespace(state, extent);
 	else
 		undo_set(undo, pool->releasing_bytes, pool->releasing_bytes - extent->length);
 	undo_set(undo, pool->granted_bytes, pool->granted_bytes - extent->length);

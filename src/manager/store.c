@@ -295,6 +295,7 @@ void store_put_principal(struct store *store, const struct principal *principal)
 	record.is_server = principal->is_server;
 	record.secret.data = (uint8_t *)(uintptr_t)principal->secret;
 	record.secret.len = sizeof(principal->secret);
+	record.max_bytes = principal->max_bytes;
 	record.is_any = principal->is_any;
 	record.has_uid = principal->has_uid;
 	record.uid = principal->uid;

@@ -264,6 +264,14 @@ int cli_size(const struct cli_command *command, const char *what, const char *te
 	return 0;
 }
 
+int cli_limit(const struct cli_command *command, const char *what, const char *text, uint64_t *out)
+{
+	if (strcmp(text, "none") != 0)
+		return cli_size(command, what, text, out);
+	*out = 0;
+	return 0;
+}
+
 /* ---- The session */
 
 /* Returns whether no cluster and no key was named, and there is no cluster at the default place. */

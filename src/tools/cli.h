@@ -128,6 +128,8 @@ __attribute__((format(printf, 2, 3))) int cli_misuse(const struct cli_command *c
  * of 0.
  */
 int cli_size(const struct cli_command *command, const char *what, const char *text, uint64_t *out);
+/* The same for a limit: "none" is 0. */
+int cli_limit(const struct cli_command *command, const char *what, const char *text, uint64_t *out);
 
 /* Makes a JSON text; null if it is empty, or not UTF-8, which JSON needs. The text may come from
  * others. */

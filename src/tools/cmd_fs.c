@@ -78,10 +78,8 @@ static int read_limits(const struct cli_command *command, const struct limit_fla
 {
 	int status = 0;
 
-	if (flags->max && strcmp(flags->max, "none") == 0)
-		*max_bytes = 0;
-	else if (flags->max)
-		status = cli_size(command, "--max", flags->max, max_bytes);
+	if (flags->max)
+		status = cli_limit(command, "--max", flags->max, max_bytes);
 	if (status || !flags->max_files)
 		return status;
 	if (strcmp(flags->max_files, "none") == 0)

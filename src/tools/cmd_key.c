@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `afar key …`: makes, lists and revokes keys of the cluster's principals. For operators, whose
+ * `afar key …`: makes, lists, limits and revokes keys of the cluster's principals. For operators, whose
  * keys are in the manager's own file. A secret is shown once, when its key is made, and is wiped
  * here as soon as it is written.
  */
@@ -83,22 +83,38 @@ static int undo_add(struct cli *cli, const char *name, const char *where, int er
 /* What kind of key is wanted. */
 struct wanted {
 	unsigned flags;
+	uint64_t max_bytes; /* 0: no limit */
 	bool has_user;
 	struct afar_who user;
 	uint32_t groups[GROUPS_MAX];
 };
 
+/* Limits a new key, whose secret nobody has yet, and revokes it if that fails. Returns an exit status. */
+static int limit_new(struct cli *cli, const char *name, uint64_t max_bytes)
+{
+	int ret = max_bytes ? afar_key_limit(cli->session, name, max_bytes) : 0;
+	int status = ret ? cli_fail_last(ret) : 0;
+
+	if (ret && afar_key_revoke(cli->session, name))
+		cli_note("key add: nobody has the key of %s, which could not be revoked; do that "
+			 "with 'afar key revoke'",
+			 name);
+	return status;
+}
+
 static int make_key(struct cli *cli, const char *name, const struct wanted *wanted,
 		    char secret[AFAR_KEY_HEX_MAX])
 {
-	return wanted->has_user ? afar_key_add_user(cli->session, name, &wanted->user, secret)
-				: afar_key_add(cli->session, name, wanted->flags, secret);
+	int ret = wanted->has_user ? afar_key_add_user(cli->session, name, &wanted->user, secret)
+				   : afar_key_add(cli->session, name, wanted->flags, secret);
+
+	return ret ? cli_fail_last(ret) : limit_new(cli, name, wanted->max_bytes);
 }
 
 static int add(struct cli *cli, const char *name, const struct wanted *wanted, const char *path)
 {
 	char secret[AFAR_KEY_HEX_MAX];
-	int fd = STDOUT_FILENO, ret, status = 0;
+	int fd = STDOUT_FILENO, ret, status;
 
 	if (path)
 		fd = make_file(path);
@@ -107,10 +123,9 @@ static int add(struct cli *cli, const char *name, const struct wanted *wanted, c
 	if (fd < 0)
 		return path ? CLI_FAILED
 			    : cli_fail("key add: standard output is closed; use --out FILE");
-	ret = make_key(cli, name, wanted, secret);
-	if (ret) {
+	status = make_key(cli, name, wanted, secret);
+	if (status) {
 		close(fd);
-		status = cli_fail_last(ret);
 	} else {
 		ret = keep_line(fd, name, secret);
 		if (ret)
@@ -167,13 +182,15 @@ static int parse_user(const struct cli_command *command, const char *uid, const 
 static int key_add(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
-	const char *is_server = NULL, *path = NULL, *uid = NULL, *gids = NULL, *is_any = NULL;
+	const char *is_server = NULL, *path = NULL, *uid = NULL, *gids = NULL, *is_any = NULL,
+		   *max = NULL;
 	struct wanted wanted = {0};
 	const struct cli_flag flags[] = {
 		{"server", NULL, "for a server to join with, and for nothing else", &is_server},
 		{"uid", "N", "it may use files as this user", &uid},
 		{"gid", "N,N", "and as a member of these groups", &gids},
 		{"any-uid", NULL, "it may use files as anybody: for mounts", &is_any},
+		{"max", "SIZE", "may be reserved at most for all that it owns", &max},
 		{"out", "FILE", "write the key there, readable by you alone", &path},
 		{0},
 	};
@@ -184,7 +201,11 @@ static int key_add(struct cli *cli, const struct cli_command *command, int argc,
 	if (!uid != !gids || (uid && (is_any || is_server)) || (is_any && is_server))
 		return cli_misuse(command,
 				  "key add: use --uid with --gid, or --any-uid, or --server");
+	if (max && is_server)
+		return cli_misuse(command, "key add: a server owns nothing that --max could limit");
 	ret = uid ? parse_user(command, uid, gids, &wanted) : 0;
+	if (!ret && max)
+		ret = cli_limit(command, "--max", max, &wanted.max_bytes);
 	if (ret)
 		return ret;
 	wanted.flags = (is_server ? AFAR_KEY_SERVER : 0) | (is_any ? AFAR_KEY_ANY_UID : 0);
@@ -202,6 +223,11 @@ static const char *kind_of(const struct afar_key_stat *entry)
 	if (entry->flags & AFAR_KEY_SERVER)
 		return "server";
 	return entry->flags & AFAR_KEY_OPERATOR ? "operator" : "client";
+}
+
+static bool is_client(const struct afar_key_stat *entry)
+{
+	return (entry->flags & (AFAR_KEY_OPERATOR | AFAR_KEY_SERVER)) == 0;
 }
 
 /* Whoever it may say that it is when it uses files. */
@@ -233,8 +259,8 @@ static const char *rights_in(const json_t *ns, const char *principal)
 
 static void print_header(void)
 {
-	printf("%-*s %-8s %8s  %-*s  %s\n", NAME_COLUMNS, "PRINCIPAL", "KIND", "SESSIONS",
-	       UID_COLUMNS, "FILES OF", "NAMESPACES");
+	printf("%-*s %-8s %8s %10s %10s  %-*s  %s\n", NAME_COLUMNS, "PRINCIPAL", "KIND", "SESSIONS",
+	       "RESERVED", "MAX", UID_COLUMNS, "FILES OF", "NAMESPACES");
 }
 
 static void print_namespaces(const struct afar_key_stat *entry, const json_t *status)
@@ -244,7 +270,7 @@ static void print_namespaces(const struct afar_key_stat *entry, const json_t *st
 			(json_int_t)json_array_size(namespaces);
 	size_t i, nr = 0;
 
-	if (entry->flags & (AFAR_KEY_OPERATOR | AFAR_KEY_SERVER)) {
+	if (!is_client(entry)) {
 		printf("%s", entry->flags & AFAR_KEY_OPERATOR ? "all" : "-");
 		return;
 	}
@@ -268,14 +294,18 @@ static void print_namespaces(const struct afar_key_stat *entry, const json_t *st
 
 static void print_entry(const struct afar_key_stat *entry, const json_t *status)
 {
-	char files[UID_COLUMNS + 1] = "-";
+	char files[UID_COLUMNS + 1] = "-", reserved[SIZE_TEXT_MAX], max[SIZE_TEXT_MAX];
+	bool has_own = is_client(entry);
 
 	if (is_anybody(entry))
 		snprintf(files, sizeof(files), "any uid");
 	else if (entry->flags & AFAR_KEY_UID)
 		snprintf(files, sizeof(files), "uid %u", entry->uid);
 	cli_print_padded(entry->name, NAME_COLUMNS);
-	printf(" %-8s %8u  %-*s  ", kind_of(entry), entry->nr_sessions, UID_COLUMNS, files);
+	printf(" %-8s %8u %10s %10s  %-*s  ", kind_of(entry), entry->nr_sessions,
+	       has_own ? size_text(entry->reserved_bytes, reserved) : "-",
+	       has_own && entry->max_bytes ? size_text(entry->max_bytes, max) : "-", UID_COLUMNS,
+	       files);
 	print_namespaces(entry, status);
 	putchar('\n');
 }
@@ -287,7 +317,7 @@ static json_t *namespaces_to_json(const struct afar_key_stat *entry, const json_
 	const json_t *ns;
 	size_t i;
 
-	if (entry->flags & (AFAR_KEY_OPERATOR | AFAR_KEY_SERVER))
+	if (!is_client(entry))
 		return out;
 	json_array_foreach(json_object_get(status, "namespaces"), i, ns)
 	{
@@ -303,9 +333,11 @@ static json_t *namespaces_to_json(const struct afar_key_stat *entry, const json_
 
 static json_t *entry_to_json(const struct afar_key_stat *entry, const json_t *status)
 {
-	return json_pack("{s:s, s:s, s:I, s:b, s:o, s:o}", "name", entry->name, "kind",
-			 kind_of(entry), "nr_sessions", (json_int_t)entry->nr_sessions, "any_uid",
-			 (int)is_anybody(entry), "uid",
+	return json_pack("{s:s, s:s, s:I, s:o, s:o, s:b, s:o, s:o}", "name", entry->name, "kind",
+			 kind_of(entry), "nr_sessions", (json_int_t)entry->nr_sessions,
+			 "reserved_bytes", cli_json_number(entry->reserved_bytes), "max_bytes",
+			 cli_json_number(entry->max_bytes), "any_uid", (int)is_anybody(entry),
+			 "uid",
 			 entry->flags & AFAR_KEY_UID ? json_integer(entry->uid) : json_null(),
 			 "namespaces", namespaces_to_json(entry, status));
 }
@@ -356,6 +388,32 @@ static int key_ls(struct cli *cli, const struct cli_command *command, int argc, 
 	return cli_list(cli, command, argc, argv, list);
 }
 
+/* ---- Limiting */
+
+static int key_set(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *max = NULL;
+	const struct cli_flag flags[] = {
+		{"max", "SIZE", "may be reserved at most for all that it owns, or none", &max},
+		{0},
+	};
+	uint64_t max_bytes;
+	int ret, status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	if (!max)
+		return cli_misuse(command, "say what to set: --max SIZE");
+	status = cli_limit(command, "--max", max, &max_bytes);
+	if (!status)
+		status = cli_open(cli);
+	if (status)
+		return status;
+	ret = afar_key_limit(cli->session, arguments[0], max_bytes);
+	return cli_close(cli, ret ? cli_fail_last(ret) : 0);
+}
+
 /* ---- Ending */
 
 static int key_revoke(struct cli *cli, const struct cli_command *command, int argc, char **argv)
@@ -373,9 +431,11 @@ static int key_revoke(struct cli *cli, const struct cli_command *command, int ar
 }
 
 const struct cli_command key_commands[] = {
-	{"key add", "[--server] [--any-uid] [--uid N --gid N,N] NAME [--out FILE]",
+	{"key add", "[--server] [--any-uid] [--uid N --gid N,N] [--max SIZE] NAME [--out FILE]",
 	 "make a principal and show its key, once", key_add},
 	{"key ls", "[--json]", "list the principals, and what each may use", key_ls},
+	{"key set", "NAME --max SIZE|none", "say how much may be reserved for all that it owns",
+	 key_set},
 	{"key revoke", "NAME", "end a principal, its sessions and what they can reach", key_revoke},
 	{0},
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `afar ns …`: makes, lists and removes namespaces, grants their use, and reserves memory for
+/* `afar ns …`: makes, lists, limits and removes namespaces, grants their use, and reserves memory for
  * them. */
 #include <errno.h>
 #include <inttypes.h>
@@ -12,8 +12,9 @@
 #include "policy.h"
 #include "reserve.h"
 
-#define LIST_MAX     64
-#define NAME_COLUMNS 24
+#define LIST_MAX       64
+#define NAME_COLUMNS   24
+#define WIDTH_TEXT_MAX 16
 
 /* Reads the policy from the flags. Returns 0 or CLI_USAGE. */
 static int read_policy(const struct cli_command *command, const struct policy_flags *flags,
@@ -21,7 +22,7 @@ static int read_policy(const struct cli_command *command, const struct policy_fl
 {
 	int ret = policy_read(command, flags, out);
 
-	return !ret && max ? cli_size(command, "--max", max, &out->max_bytes) : ret;
+	return !ret && max ? cli_limit(command, "--max", max, &out->max_bytes) : ret;
 }
 
 static bool is_up(const json_t *entry)
@@ -97,16 +98,22 @@ static int ns_create(struct cli *cli, const struct cli_command *command, int arg
 	return cli_close(cli, 0);
 }
 
+static const char *width_text(uint32_t width, char out[WIDTH_TEXT_MAX])
+{
+	snprintf(out, WIDTH_TEXT_MAX, "%u", width);
+	return width && width < CLI_WIDTH_ALL ? out : "all";
+}
+
 static void print_entry(const struct afar_namespace_stat *entry)
 {
-	char width[16] = "all", stripe[SIZE_TEXT_MAX], reserved[SIZE_TEXT_MAX],
-	     allocated[SIZE_TEXT_MAX];
+	char width[WIDTH_TEXT_MAX], stripe[SIZE_TEXT_MAX], reserved[SIZE_TEXT_MAX],
+		allocated[SIZE_TEXT_MAX], max[SIZE_TEXT_MAX];
 
-	if (entry->width && entry->width < CLI_WIDTH_ALL)
-		snprintf(width, sizeof(width), "%u", entry->width);
 	cli_print_padded(entry->name, NAME_COLUMNS);
-	printf(" %-5s %5s %9s %11s %11s %8" PRIu64 " %-6s ", policy_tier(entry->tier), width,
-	       size_text(entry->stripe_bytes, stripe), size_text(entry->reserved_bytes, reserved),
+	printf(" %-5s %5s %9s %11s %11s %11s %8" PRIu64 " %-6s ", policy_tier(entry->tier),
+	       width_text(entry->width, width), size_text(entry->stripe_bytes, stripe),
+	       size_text(entry->reserved_bytes, reserved),
+	       entry->max_bytes ? size_text(entry->max_bytes, max) : "-",
 	       size_text(entry->allocated_bytes, allocated), entry->nr_regions,
 	       policy_rights(entry->rights));
 	cli_print(*entry->owner ? entry->owner : "-");
@@ -115,7 +122,7 @@ static void print_entry(const struct afar_namespace_stat *entry)
 
 static json_t *entry_to_json(const struct afar_namespace_stat *entry)
 {
-	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "name",
+	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "name",
 			 cli_json_text(entry->name), "tier", policy_tier(entry->tier), "width",
 			 cli_json_number(entry->width), "stripe_bytes",
 			 cli_json_number(entry->stripe_bytes), "reserved_bytes",
@@ -123,13 +130,15 @@ static json_t *entry_to_json(const struct afar_namespace_stat *entry)
 			 cli_json_number(entry->allocated_bytes), "nr_regions",
 			 cli_json_number(entry->nr_regions), "max_bytes",
 			 cli_json_number(entry->max_bytes), "owner", cli_json_text(entry->owner),
-			 "rights", entry->rights ? policy_rights(entry->rights) : "");
+			 "rights", entry->rights ? policy_rights(entry->rights) : "",
+			 "owner_reserved_bytes", cli_json_number(entry->owner_reserved_bytes),
+			 "owner_max_bytes", cli_json_number(entry->owner_max_bytes));
 }
 
 static void print_header(void)
 {
-	printf("%-*s %-5s %5s %9s %11s %11s %8s %-6s %s\n", NAME_COLUMNS, "NAMESPACE", "TIER",
-	       "WIDTH", "STRIPE", "RESERVED", "ALLOCATED", "REGIONS", "RIGHTS", "OWNER");
+	printf("%-*s %-5s %5s %9s %11s %11s %11s %8s %-6s %s\n", NAME_COLUMNS, "NAMESPACE", "TIER",
+	       "WIDTH", "STRIPE", "RESERVED", "MAX", "ALLOCATED", "REGIONS", "RIGHTS", "OWNER");
 }
 
 static int list(struct cli *cli, json_t *json)
@@ -250,6 +259,102 @@ static int ns_release(struct cli *cli, const struct cli_command *command, int ar
 	return cli_close(cli, status);
 }
 
+/* ---- Looking at one, and limiting it */
+
+static void print_bytes(const char *what, uint64_t bytes)
+{
+	char text[SIZE_TEXT_MAX];
+
+	printf("%-11s %" PRIu64 " (%s)\n", what, bytes, size_text(bytes, text));
+}
+
+static void print_max(uint64_t bytes)
+{
+	if (bytes)
+		print_bytes("max", bytes);
+	else
+		printf("%-11s none\n", "max");
+}
+
+static void print_stat(const struct afar_namespace_stat *stat)
+{
+	char width[WIDTH_TEXT_MAX], text[SIZE_TEXT_MAX], max[SIZE_TEXT_MAX];
+
+	printf("%-11s ", "name");
+	cli_print(stat->name);
+	printf("\n%-11s %s\n", "tier", policy_tier(stat->tier));
+	printf("%-11s %s\n", "width", width_text(stat->width, width));
+	printf("%-11s %s\n", "stripe", size_text(stat->stripe_bytes, text));
+	print_bytes("reserved", stat->reserved_bytes);
+	print_max(stat->max_bytes);
+	print_bytes("allocated", stat->allocated_bytes);
+	printf("%-11s %" PRIu64 "\n", "regions", stat->nr_regions);
+	printf("%-11s %s\n", "rights", policy_rights(stat->rights));
+	printf("%-11s ", "owner");
+	cli_print(*stat->owner ? stat->owner : "-");
+	if (stat->owner_max_bytes)
+		printf(", who has %s reserved and may have %s",
+		       size_text(stat->owner_reserved_bytes, text),
+		       size_text(stat->owner_max_bytes, max));
+	putchar('\n');
+}
+
+static int ns_stat(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *as_json = NULL;
+	const struct cli_flag flags[] = {
+		{"json", NULL, "as JSON", &as_json},
+		{0},
+	};
+	struct afar_namespace_stat stat = {.size = sizeof(stat)};
+	struct afar_namespace *ns;
+	int ret, status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	status = open_namespace(cli, arguments[0], &ns);
+	if (status)
+		return status;
+	ret = afar_namespace_stat(ns, &stat);
+	if (ret)
+		status = cli_fail_last(ret);
+	else if (as_json)
+		status = cli_print_json(entry_to_json(&stat));
+	else
+		print_stat(&stat);
+	afar_namespace_close(ns);
+	return cli_close(cli, status);
+}
+
+static int ns_set(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *max = NULL;
+	const struct cli_flag flags[] = {
+		{"max", "SIZE", "may be reserved for it at most, or none", &max},
+		{0},
+	};
+	struct afar_namespace *ns;
+	uint64_t max_bytes;
+	int ret, status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	if (!max)
+		return cli_misuse(command, "say what to set: --max SIZE");
+	status = cli_limit(command, "--max", max, &max_bytes);
+	if (!status)
+		status = open_namespace(cli, arguments[0], &ns);
+	if (status)
+		return status;
+	ret = afar_namespace_limit(ns, max_bytes);
+	if (ret)
+		status = cli_fail_last(ret);
+	afar_namespace_close(ns);
+	return cli_close(cli, status);
+}
+
 /* ---- Rights */
 
 static int ns_grant(struct cli *cli, const struct cli_command *command, int argc, char **argv)
@@ -278,6 +383,9 @@ const struct cli_command ns_commands[] = {
 	{"ns create", "NAME [--tier dram|flash] [--width N] [--stripe SIZE] [--max SIZE]",
 	 "make a namespace", ns_create},
 	{"ns ls", "[--json]", "list the namespaces", ns_ls},
+	{"ns stat", "NS [--json]", "show a namespace, and what may be reserved for it", ns_stat},
+	{"ns set", "NS --max SIZE|none", "say how much may be reserved for a namespace at most",
+	 ns_set},
 	{"ns grant", "NS PRINCIPAL r|rw|none", "say what a principal may do with a namespace",
 	 ns_grant},
 	{"ns rm", "NS [--force]", "remove a namespace and give its memory back", ns_rm},

@@ -128,6 +128,15 @@ static void print_silent(const json_t *servers)
 	}
 }
 
+/* Says how many more there are than those that the answer has. */
+static void print_rest(const json_t *root, const char *list, const char *count, const char *more)
+{
+	uint64_t nr = number_of(root, count), shown = json_array_size(json_object_get(root, list));
+
+	if (nr > shown)
+		printf("… and %" PRIu64 " more %s\n", nr - shown, more);
+}
+
 static void print_servers(const json_t *servers)
 {
 	static const char *const headings[] = {
@@ -253,9 +262,13 @@ static int print_tables(const char *text)
 	print_uptime(number_of(root, "uptime_ms"));
 	print_newer(json_object_get(root, "newer"));
 	print_servers(json_object_get(root, "servers"));
+	print_rest(root, "servers", "nr_servers", "servers");
 	print_stores(json_object_get(root, "stores"));
+	print_rest(root, "stores", "nr_stores", "stores");
 	print_namespaces(json_object_get(root, "namespaces"));
+	print_rest(root, "namespaces", "nr_namespaces", "namespaces; see all with 'afar ns ls'");
 	print_sessions(json_object_get(root, "sessions"));
+	print_rest(root, "sessions", "nr_sessions", "sessions");
 	json_decref(root);
 	return 0;
 }

@@ -105,7 +105,8 @@ static const char *reason(int error)
 	case ENOSPC:
 		return "no room is left; remove files, or add a server ('afar df' shows the room)";
 	case EDQUOT:
-		return "the file system may have no more; remove files ('afar df' shows its limit)";
+		return "the file system, or its owner, may have no more; remove files ('afar ns "
+		       "stat FS' shows the limits)";
 	case EMLINK:
 		return "it has as many names as a file can have; copy it instead";
 	case ESTALE:

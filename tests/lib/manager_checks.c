@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -210,6 +211,16 @@ static void check_namespace(const struct namespace *ns)
 	assert_int_equal(ns->nr_regions, nr_regions);
 }
 
+static uint64_t owned_bytes(const struct state *state, const char *owner)
+{
+	const struct namespace *ns;
+	uint64_t bytes = 0;
+
+	cds_list_for_each_entry (ns, &state->namespaces, node)
+		bytes += strcmp(ns->owner, owner) == 0 ? ns->reserved_bytes : 0;
+	return bytes;
+}
+
 /* The keyring has the principals of the tables. */
 static void check_keys(struct fixture *fixture)
 {
@@ -219,6 +230,8 @@ static void check_keys(struct fixture *fixture)
 	cds_list_for_each_entry (principal, &fixture->core->state->principals, node) {
 		assert_true(keyring_find(fixture->keyring, principal->name, secret));
 		assert_memory_equal(secret, principal->secret, KEY_BYTES);
+		assert_int_equal(principal->reserved_bytes,
+				 owned_bytes(fixture->core->state, principal->name));
 	}
 	assert_true(cds_list_empty(&fixture->core->key_changes));
 }

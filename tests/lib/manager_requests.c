@@ -400,6 +400,23 @@ Afar__Request *ask_key_revoke(const char *name)
 	return request;
 }
 
+Afar__Request *ask_key_limit(const char *name, uint64_t max_bytes)
+{
+	REQUEST(key_limit, afar__key_limit, Afar__KeyLimit, AFAR__REQUEST__CALL_KEY_LIMIT);
+	ask->name = strdup(name);
+	ask->max_bytes = max_bytes;
+	return request;
+}
+
+Afar__Request *ask_limit(uint64_t ns, uint64_t max_bytes)
+{
+	REQUEST(namespace_limit, afar__namespace_limit, Afar__NamespaceLimit,
+		AFAR__REQUEST__CALL_NAMESPACE_LIMIT);
+	ask->namespace_ = ns;
+	ask->max_bytes = max_bytes;
+	return request;
+}
+
 Afar__Reply *answer_look(uint64_t bytes_in)
 {
 	Afar__Reply *reply = MESSAGE_NEW(afar__reply, Afar__Reply);

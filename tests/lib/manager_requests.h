@@ -60,6 +60,9 @@ Afar__Request *ask_free_orphans(uint64_t store);
 Afar__Request *ask_store_add(uint64_t server, const char *path);
 Afar__Request *ask_store_remove(uint64_t store);
 Afar__Request *ask_key_revoke(const char *name);
+/* 0 bytes: no limit. */
+Afar__Request *ask_key_limit(const char *name, uint64_t max_bytes);
+Afar__Request *ask_limit(uint64_t ns, uint64_t max_bytes);
 
 /*
  * Of a server with two lanes, of which the first has taken in so many bytes, and the second says

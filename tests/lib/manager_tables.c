@@ -114,8 +114,9 @@ static void print_principals(FILE *out, const struct fixture *fixture)
 
 	fprintf(out, "principals: %zu\n", state->nr_principals);
 	cds_list_for_each_entry (principal, &state->principals, node) {
-		fprintf(out, "principal %llu %s server %d", U(principal->number), principal->name,
-			principal->is_server);
+		fprintf(out, "principal %llu %s server %d max %llu reserved %llu",
+			U(principal->number), principal->name, principal->is_server,
+			U(principal->max_bytes), U(principal->reserved_bytes));
 		print_bytes(out, "secret", principal->secret, KEY_BYTES);
 		if (keyring_find(fixture->keyring, principal->name, secret))
 			print_bytes(out, "in the keyring", secret, KEY_BYTES);

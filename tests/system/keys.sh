@@ -52,10 +52,10 @@ assert keys["admin"]["nr_sessions"] == 1' || fail "key ls --json: $("$AFAR" key 
 "$AFAR" ns grant theirs carol r
 "$AFAR" ns grant theirs dave rw
 "$AFAR" key ls >listed
-grep -Eq '^carol +client +0  uid 1234 +theirs \(r\)$' listed || fail "key ls: $(cat listed)"
-grep -Eq '^dave +client +0  any uid +theirs \(rw\)$' listed || fail "key ls: $(cat listed)"
-grep -Eq '^bob +client +0  - +-$' listed || fail "key ls: $(cat listed)"
-grep -Eq '^admin +operator +1  any uid +all$' listed || fail "key ls: $(cat listed)"
+grep -Eq '^carol +client +0 +0 B +-  uid 1234 +theirs \(r\)$' listed || fail "key ls: $(cat listed)"
+grep -Eq '^dave +client +0 +0 B +-  any uid +theirs \(rw\)$' listed || fail "key ls: $(cat listed)"
+grep -Eq '^bob +client +0 +0 B +-  - +-$' listed || fail "key ls: $(cat listed)"
+grep -Eq '^admin +operator +1 +- +-  any uid +all$' listed || fail "key ls: $(cat listed)"
 "$AFAR" key ls --json | python3 -c '
 import json, sys
 keys = {k["name"]: k for k in json.load(sys.stdin)}
@@ -87,7 +87,7 @@ for name in '' 'a b' 'a/b' 'a:b' 'pass/1/2' 'a%b' "$(printf '%033d' 0)" "$(print
 done
 refused 2 'too few' "$AFAR" key add
 refused 2 'unexpected' "$AFAR" key revoke one two
-refused 2 'add, ls, revoke' "$AFAR" key
+refused 2 'add, ls, set, revoke' "$AFAR" key
 
 # ---- Not an operator
 

@@ -41,7 +41,7 @@ assert status["namespaces"][0]["nr_regions"] == 2' || fail "status --json"
 python3 - listed <<'END' || fail "ns ls --json: $(cat listed)"
 import json, sys
 (ns,) = json.load(open(sys.argv[1]))
-assert ns == {"name": "scratch", "tier": "dram", "width": 64, "stripe_bytes": 131072, "nr_regions": 2, "max_bytes": 0, "owner": "admin", "rights": "rw",
+assert ns == {"name": "scratch", "tier": "dram", "width": 64, "stripe_bytes": 131072, "nr_regions": 2, "max_bytes": 0, "owner": "admin", "rights": "rw", "owner_max_bytes": 0, "owner_reserved_bytes": 0,
               "reserved_bytes": ns["reserved_bytes"], "allocated_bytes": ns["allocated_bytes"]}
 assert ns["reserved_bytes"] >= ns["allocated_bytes"] >= 6000000
 END

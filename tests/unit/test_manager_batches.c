@@ -319,6 +319,14 @@ static Afar__Request *revoke_key(void)
 {
 	return ask_key_revoke("bob");
 }
+static Afar__Request *limit_key(void)
+{
+	return ask_key_limit("alice", MIB);
+}
+static Afar__Request *limit_one(void)
+{
+	return ask_limit(ns, 64 * MIB);
+}
 static Afar__Request *remove_server(void)
 {
 	return ask_server_remove(fixture.servers[1].number);
@@ -401,6 +409,7 @@ static const struct operation operations[] = {
 	{&admin, free_open},   {&admin, close_freed}, {&admin, finish_one},
 	{&admin, seal_one},    {&admin, create_one},  {&admin, delete_one},
 	{&admin, reserve_one}, {&admin, release_one}, {&admin, take_right},
+	{&admin, limit_key},   {&admin, limit_one},   {&bob, limit_one},
 	{&admin, add_key},     {&admin, revoke_key},  {&dave, ask_session_close},
 };
 

@@ -152,6 +152,11 @@ static Afar__Request *limit(const struct target *target)
 	return request;
 }
 
+static Afar__Request *limit_ns(const struct target *target)
+{
+	return ask_limit(target->region.namespace_, MIB);
+}
+
 /* By a region's generation, which is never another's: it counts how many there were. */
 static Afar__Request *close_region(const struct target *target)
 {
@@ -214,6 +219,7 @@ static const struct {
 	{close_region, true},  {free_region, true},	{get_access, true},
 	{look, true},	       {finish, true},		{seal, true},
 	{begin_version, true}, {prepare_version, true}, {publish_version, true},
+	{limit_ns, false},
 };
 #define ASKS (sizeof(asks) / sizeof(asks[0]))
 
@@ -231,6 +237,7 @@ static const Afar__Request__CallCase others[] = {
 	CALL(KEY_ADD),
 	CALL(KEY_LIST),
 	CALL(KEY_REVOKE),
+	CALL(KEY_LIMIT),
 	CALL(SERVER_REGIONS),
 	CALL(SERVER_REMOVE),
 	CALL(STORE_REGIONS),

@@ -9,6 +9,7 @@
 
 #include <afar/afar.h>
 
+#include "manager/quota.h"
 #include "manager/servers.h"
 #include "manager/volumes.h"
 
@@ -203,7 +204,7 @@ static uint64_t room_of(const struct core *core, const struct namespace *ns)
 {
 	const struct flash_store *store;
 	const struct server *server;
-	uint64_t room = 0, limit;
+	uint64_t room = 0, limit = quota_room(core, ns);
 
 	cds_list_for_each_entry (server, &core->state->servers, node)
 		if (ns->tier == AFAR_TIER_DRAM)
@@ -211,9 +212,6 @@ static uint64_t room_of(const struct core *core, const struct namespace *ns)
 	cds_list_for_each_entry (store, &core->state->stores, node)
 		if (ns->tier == AFAR_TIER_FLASH)
 			room += pool_room(&store->pool);
-	if (ns->max_bytes == 0)
-		return room;
-	limit = ns->max_bytes > ns->reserved_bytes ? ns->max_bytes - ns->reserved_bytes : 0;
 	return room < limit ? room : limit;
 }
 
