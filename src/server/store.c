@@ -382,7 +382,7 @@ static int fail_layer(const struct store *store, const struct format_superblock 
 				  store->path, store->path);
 	if (code == -EBADMSG)
 		return error_fail(
-			code, "open the store %s: %s; 'afar flash check %s' shows what is damaged",
+			code, "open the store %s: %s; 'afar flash repair %s' says what can be done",
 			store->path, last_reason(), store->path);
 	return error_fail(code, "open the store %s: %s", store->path, last_reason());
 }
@@ -536,6 +536,7 @@ static int engine_open(void *context)
 static bool engine_poll(void *context)
 {
 	struct store *store = context;
+	bool is_telling = false;
 	int ret;
 
 	if (store->is_gone)
@@ -553,10 +554,12 @@ static bool engine_poll(void *context)
 		refuse_changes(store, ftl_failure(store->ftl));
 	store->has_ended = ret > 0;
 	store->is_count_due = store->is_count_due || ret > 0;
-	if (store->is_count_due && clock_ns() - store->counted_at > COUNT_NS)
+	if (store->is_count_due && clock_ns() - store->counted_at > COUNT_NS) {
 		store_count(store);
+		is_telling = ftl_tell_synced(store->ftl);
+	}
 	/* A request of many parts moves on long before it ends. */
-	return ret > 0 || ftl_has_moved(store->ftl);
+	return ret > 0 || ftl_has_moved(store->ftl) || is_telling;
 }
 
 static uint64_t engine_due(void *context)
