@@ -201,6 +201,8 @@ static void add_store_report(json_t *out, const Afar__StoreReport *report)
 						      : json_null());
 	json_object_set_new(out, "refusal_ms",
 			    number_if(report && report->refusal, report ? report->refusal_ms : 0));
+	json_object_set_new(out, "slow_ms",
+			    number_if(report && report->slow_ms, report ? report->slow_ms : 0));
 }
 
 static json_t *store_to_json(const Afar__ClusterStatus *status, const Afar__StoreStatus *store)

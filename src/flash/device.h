@@ -73,6 +73,11 @@ struct flash_device_ops {
 	 * device cannot know. The layer looks at the first block itself.
 	 */
 	int (*foreign)(struct flash_device *device, char *what, size_t size);
+	/*
+	 * Returns since when the oldest operation is under way that poll() has started, on clock_coarse_ns(); 0: none is. Any thread may
+	 * ask, while the device is open. NULL: the device does not know.
+	 */
+	uint64_t (*oldest)(struct flash_device *device);
 };
 
 /* Each implementation embeds it. Constant while the device is open. */
@@ -102,6 +107,11 @@ static inline int flash_device_fd(struct flash_device *device)
 static inline int flash_device_foreign(struct flash_device *device, char *what, size_t size)
 {
 	return device->ops->foreign ? device->ops->foreign(device, what, size) : 0;
+}
+
+static inline uint64_t flash_device_oldest(struct flash_device *device)
+{
+	return device->ops->oldest ? device->ops->oldest(device) : 0;
 }
 
 static inline void flash_device_close(struct flash_device *device)

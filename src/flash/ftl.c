@@ -200,6 +200,7 @@ int ftl_open(struct flash_device *device, unsigned flags, struct ftl **out)
 	if (ret)
 		return ret;
 	ftl->is_read_only = flags & FTL_READ_ONLY;
+	ftl->is_lossy = flags & FTL_LOSSY;
 	policy_open(ftl, flags / FTL_STREAMS(1));
 	ret = ftl_recover(ftl);
 	if (ret) {
@@ -344,6 +345,12 @@ int ftl_poll(struct ftl *ftl, int timeout_ms)
 bool ftl_has_moved(const struct ftl *ftl)
 {
 	return ftl->has_moved;
+}
+
+bool ftl_tell_synced(struct ftl *ftl)
+{
+	return !ftl_refusal(ftl) && ftl->nr_requests == 0 &&
+	       ftl->checkpoint.stage == CHECKPOINT_IDLE && journal_tell(&ftl->journal);
 }
 
 int ftl_fd(struct ftl *ftl)

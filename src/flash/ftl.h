@@ -93,6 +93,12 @@ int ftl_create(struct flash_device *device, const struct ftl_options *options);
  * -EROFS. */
 #define FTL_READ_ONLY 1U
 
+/*
+ * For a repair. If an older checkpoint has to serve, and pages of its map are gone, the layer is opened all the same: each block of such
+ * a page is -EBADMSG, but for those that the journal tells of.
+ */
+#define FTL_LOSSY 2U
+
 /* `n` streams (docs/flash.md), 1 to FTL_STREAMS_MAX, instead of as many as pay: for comparisons and
  * tests. */
 #define FTL_STREAMS(n)	((unsigned)(n) << 8)
@@ -106,6 +112,12 @@ int ftl_create(struct flash_device *device, const struct ftl_options *options);
  * error_last_line() has the details.
  */
 int ftl_open(struct flash_device *device, unsigned flags, struct ftl **out);
+
+/*
+ * Call it when nothing has been asked for a while. Has the journal say that what was synced last was synced: until then damage of its last
+ * block looks like a crash. Returns whether something is written for that, by the next poll.
+ */
+bool ftl_tell_synced(struct ftl *ftl);
 
 /*
  * Makes everything durable and frees the layer; blocks. No request may be in flight. It frees the

@@ -30,7 +30,9 @@ struct ftl {
 	struct format_superblock layout;
 	/* While it is opened, if the newest checkpoint's tables are damaged: its anchor; else zeros. */
 	struct format_anchor recover_through;
-	int failed; /* negative: nothing can be changed any more     */
+	bool is_alone; /* while it is opened: the other anchor is not whole, and may have been newer */
+	bool is_lossy; /* FTL_LOSSY */
+	int failed;    /* negative: nothing can be changed any more     */
 	bool is_read_only;
 	bool has_moved;	   /* the device ended something in the last poll */
 	bool is_abandoned; /* nobody is called any more                     */

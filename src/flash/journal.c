@@ -102,7 +102,7 @@ void journal_begin(struct journal *journal, uint64_t epoch, uint64_t sequence)
 	journal->epoch = epoch;
 	journal->sequence = sequence;
 	journal->start = journal->written = journal->settled = journal->flushed = sequence;
-	journal->wanted = journal->goal = journal->ahead = sequence;
+	journal->wanted = journal->goal = journal->ahead = journal->told = sequence;
 }
 
 /* ---- room ---- */
@@ -245,7 +245,7 @@ static void write_open(struct journal *journal)
 	}
 	header->epoch = journal->epoch;
 	header->sequence = journal->sequence;
-	header->flushed = journal->flushed;
+	header->flushed = journal->told = journal->flushed;
 	header->crc = checksum_crc32c_seeded(journal->seed, block->bytes, FORMAT_BLOCK);
 	block->sequence = journal->sequence++;
 	block->attempts = 0;
@@ -313,6 +313,16 @@ static void flush_ended(struct flash_io *io)
 		journal->flushed = journal->flushing;
 }
 
+bool journal_tell(struct journal *journal)
+{
+	if (journal->failed || journal->open->bytes->header.nr_records != 0 ||
+	    journal->flushed <= journal->told || journal->flushed != journal->sequence ||
+	    !fits(journal, journal->reserved, 3))
+		return false;
+	write_open(journal);
+	return true;
+}
+
 void journal_want(struct journal *journal, uint64_t position)
 {
 	if (position > journal->wanted)
@@ -359,6 +369,8 @@ void journal_release(struct journal *journal, uint64_t sequence)
 	journal->is_short = false;
 	if (sequence > journal->flushed)
 		journal->flushed = sequence;
+	if (sequence > journal->told)
+		journal->told = sequence;
 	/* Holds that are left there are of void records, which recovery will not read any more. */
 	cds_list_for_each_entry (block, &journal->writing, node) {
 		if (block->sequence < sequence)

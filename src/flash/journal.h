@@ -38,6 +38,7 @@ struct journal {
 	uint64_t written;  /* all blocks before this have been written */
 	uint64_t settled;  /* all before this have, and the data of their records */
 	uint64_t flushed;  /* all before this survive the loss of power */
+	uint64_t told;	   /* the most that a block on the device, or an anchor, says of that */
 	uint64_t wanted;   /* callers wait until `flushed` is this */
 	uint64_t ahead;	   /* blocks before this are to be written soon */
 	uint64_t goal;	   /* the next flush begins when `settled` is this */
@@ -94,6 +95,12 @@ uint64_t journal_void(struct journal *journal, struct journal_block *block);
 /* Returns the sequence before which all appended records are. They are durable once `flushed` is at
  * least this. */
 uint64_t journal_position(const struct journal *journal);
+
+/*
+ * Writes a block without records if none on the device says yet that all before it was flushed. Otherwise damage of the last block that
+ * was flushed would look like a crash. Returns whether it does.
+ */
+bool journal_tell(struct journal *journal);
 
 /* Asks for `flushed` to become at least `position`. */
 void journal_want(struct journal *journal, uint64_t position);

@@ -263,10 +263,16 @@ int map_tell_unknown(const struct map_page *page, uint64_t lba)
 			  ftl_lba_block(lba), page->range);
 }
 
+bool map_is_copy(const struct map_page *page, struct format_page *data)
+{
+	return data->crc == page_crc(data) && data->range == page->range &&
+	       data->page == page->page &&
+	       data->generation == page->map->slots[page->slot].generation;
+}
+
 static int check_loaded(const struct map_page *page, struct format_page *data)
 {
-	if (data->crc == page_crc(data) && data->range == page->range && data->page == page->page &&
-	    data->generation == page->map->slots[page->slot].generation)
+	if (map_is_copy(page, data))
 		return 0;
 	return error_fail(-EBADMSG, "read a page of the map: page %u of range %u is damaged",
 			  page->page, page->range);

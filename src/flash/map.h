@@ -111,6 +111,9 @@ int map_make(struct map *map, uint64_t lba, struct map_page **out);
  * right; -ENOMEM. */
 int map_restore(struct map *map, const struct format_table_page *entry);
 
+/* Whether `data` is the copy of the page that the checkpoint names, as it was written. */
+bool map_is_copy(const struct map_page *page, struct format_page *data);
+
 static inline bool map_is_loaded(const struct map_page *page)
 {
 	return page->data && !page->is_loading;

@@ -10,6 +10,7 @@
 #include "flash/recover.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -20,6 +21,7 @@
 #include "flash/checkpoint.h"
 #include "flash/ftl_private.h"
 #include "flash/journal.h"
+#include "flash/map.h"
 #include "flash/segments.h"
 #include "flash/superblock.h"
 
@@ -102,11 +104,51 @@ static int fall_back(struct ftl *ftl, const struct format_anchor *newest, int re
 	    older.generation > newest->generation ||
 	    tables_read(ftl->device, &ftl->layout, &older, checkpoint->tables))
 		return ret;
-	log_warn("flash: the tables of the last checkpoint are damaged; the one before it serves, "
-		 "and the journal");
+	log_warn("flash: the tables of the last checkpoint %s; the one before it serves, and the "
+		 "journal",
+		 ret == -EBADMSG ? "are damaged" : "cannot be read");
 	checkpoint->anchor = older;
 	ftl->recover_through = *newest;
 	return 0;
+}
+
+/*
+ * Checks each page of the map of a checkpoint that may not be the newest. One that came after it, committed or not, may have been written
+ * over some. The blocks of these would be lost, which an operator decides.
+ */
+static int check_pages(struct ftl *ftl)
+{
+	const struct map *map = &ftl->map;
+	struct format_page *data = aligned_alloc(FORMAT_BLOCK, sizeof(*data));
+	uint32_t nr_lost = 0;
+
+	if (!data)
+		return error_code(-ENOMEM);
+	for (uint32_t i = 0; i < map->nr_slots; i++) {
+		const struct map_slot *slot = &map->slots[i];
+
+		if (!slot->page || !slot->generation || slot->is_damaged)
+			continue;
+		nr_lost += blocking_read(ftl->device, map->first + 2 * (uint64_t)i + slot->copy,
+					 data, 1) ||
+			   !map_is_copy(slot->page, data);
+	}
+	free(data);
+	if (nr_lost == 0 || ftl->is_lossy)
+		return 0;
+	return error_fail(
+		-EBADMSG,
+		"open a flash layer: its last checkpoint is damaged, and the one before it "
+		"has lost %u of the map's pages",
+		nr_lost);
+}
+
+/* The anchor that is not the newest is as good as none: it may have been the newest. */
+static bool may_be_older(struct ftl *ftl, const struct format_anchor *newest)
+{
+	struct format_anchor other;
+
+	return anchor_read_at(ftl->device, &ftl->layout, !(newest->generation & 1), &other) != 0;
 }
 
 static int read_checkpoint(struct ftl *ftl)
@@ -117,6 +159,9 @@ static int read_checkpoint(struct ftl *ftl)
 
 	if (ret)
 		return ret;
+	ftl->is_alone = may_be_older(ftl, &newest);
+	if (ftl->is_alone && newest.generation > 1) /* else there was no other one yet */
+		log_warn("flash: an anchor is damaged; the other one serves, and the journal");
 	checkpoint->anchor = newest;
 	ret = tables_read(ftl->device, &ftl->layout, &newest, checkpoint->tables);
 	if (ret)
@@ -124,9 +169,11 @@ static int read_checkpoint(struct ftl *ftl)
 	if (ret == -EBADMSG)
 		return error_fail(ret, "open a flash layer: its tables are damaged");
 	if (ret)
-		return error_fail(ret, "open a flash layer: its tables cannot be read: %s",
+		return error_fail(-EIO, "open a flash layer: its tables cannot be read: %s",
 				  afar_strerror(ret));
-	return tables_decode(ftl, checkpoint->anchor.tables_bytes);
+	ret = tables_decode(ftl, checkpoint->anchor.tables_bytes);
+	return ret == 0 && (ftl->is_alone || ftl->recover_through.generation) ? check_pages(ftl)
+									      : ret;
 }
 
 /*

@@ -160,19 +160,39 @@ static int scan_epoch(struct replay *replay, uint64_t epoch, uint64_t most)
 	return 0;
 }
 
+/*
+ * The newest anchor may be lost, and with it what it says of the epoch. Each recovery begins one, and its first block says that everything
+ * before was flushed: that recovery's checkpoint had been committed.
+ */
+static void find_epoch(struct replay *replay, struct format_anchor *newest)
+{
+	struct journal_bytes *block = &replay->chunk[0];
+	int nr = read_chunk(replay, replay->end, 1);
+
+	/* check_behind() has the say about a block that cannot be read. */
+	if (nr < 1 || !is_whole(replay->ftl->journal.seed, block) ||
+	    block->header.sequence != replay->end || block->header.flushed != replay->end)
+		return;
+	*newest =
+		(struct format_anchor){.generation = replay->ftl->checkpoint.anchor.generation + 1,
+				       .epoch = block->header.epoch,
+				       .sequence = replay->end};
+}
+
 /* Finds the journal's end, and how far it was flushed. */
 static int scan(struct replay *replay)
 {
 	const struct format_anchor *anchor = &replay->ftl->checkpoint.anchor;
-	const struct format_anchor *newest = &replay->ftl->recover_through;
+	struct format_anchor *newest = &replay->ftl->recover_through;
 	uint64_t most = replay->start + replay->ftl->layout.journal_blocks;
 	int ret;
 
 	replay->end = replay->joint = replay->flushed_before = replay->start;
-	if (!newest->generation)
-		return scan_epoch(replay, anchor->epoch, most);
-	ret = scan_epoch(replay, anchor->epoch, newest->sequence < most ? newest->sequence : most);
-	if (ret)
+	ret = scan_epoch(replay, anchor->epoch,
+			 newest->generation && newest->sequence < most ? newest->sequence : most);
+	if (!ret && !newest->generation && replay->ftl->is_alone && replay->end < most)
+		find_epoch(replay, newest);
+	if (ret || !newest->generation)
 		return ret;
 	if (replay->end < newest->sequence)
 		return error_fail(-EBADMSG, "open a flash layer: its tables are damaged, and the "

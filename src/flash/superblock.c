@@ -271,7 +271,8 @@ static int read_block(struct flash_device *device, uint64_t at, struct block *bl
 {
 	int ret = blocking_read(device, at, block, 1);
 
-	return ret ? error_fail(ret, "open a flash layer: cannot read the device: %s",
+	/* Whatever the device says, it is no verdict on the layer. */
+	return ret ? error_fail(-EIO, "open a flash layer: cannot read the device: %s",
 				afar_strerror(ret))
 		   : 0;
 }
@@ -318,12 +319,18 @@ int superblock_read(struct flash_device *device, struct format_superblock *out)
 	if (ret == 0 && has_magic(&first) && out->crc == superblock_crc(out))
 		return believe(device, &first,
 			       out); /* it is whole, and not for this device or program */
-	copy_ret = read_block(device, usable_blocks(device) - 1, &copy);
+	copy_ret = blocking_read(device, usable_blocks(device) - 1, &copy, 1);
 	if (copy_ret == 0 && believe(device, &copy, out) == 0)
 		return ret || has_magic(&first) ? 0 : check_not_replaced(device);
 	if (ret)
 		return read_block(device, 0, &first); /* for what it says */
 	ret = believe(device, &first, out);
+	if (copy_ret)
+		return error_fail(
+			-EIO,
+			"open a flash layer: the first block is no superblock, or a damaged "
+			"one, and its copy in the last cannot be read: %s",
+			afar_strerror(copy_ret));
 	if (ret == -EBADMSG || (!has_magic(&first) && copy_ret == 0 && has_magic(&copy)))
 		return error_fail(-EBADMSG, "open a flash layer: the superblock is damaged, and so "
 					    "is its copy");
@@ -369,18 +376,26 @@ int anchor_read_at(struct flash_device *device, const struct format_superblock *
 int anchor_read(struct flash_device *device, const struct format_superblock *superblock,
 		struct format_anchor *out)
 {
-	int found = 0;
+	int found = 0, error = 0;
 
 	for (uint64_t copy = 0; copy < 2; copy++) {
 		struct format_anchor anchor;
+		int ret = anchor_read_at(device, superblock, copy, &anchor);
 
-		if (anchor_read_at(device, superblock, copy, &anchor))
+		if (ret && ret != -EBADMSG)
+			error = ret;
+		if (ret)
 			continue;
 		if (!found || anchor.generation > out->generation)
 			*out = anchor;
 		found++;
 	}
-	return found ? 0 : error_fail(-EBADMSG, "open a flash layer: both anchors are damaged");
+	if (found)
+		return 0;
+	if (error)
+		return error_fail(-EIO, "open a flash layer: its anchors cannot be read: %s",
+				  afar_strerror(error));
+	return error_fail(-EBADMSG, "open a flash layer: both anchors are damaged");
 }
 
 int tables_read(struct flash_device *device, const struct format_superblock *superblock,

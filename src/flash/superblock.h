@@ -39,13 +39,14 @@ int superblock_write(struct flash_device *device, const struct format_superblock
  * Reads the superblock, or its copy if the first is damaged in any way, and checks it against the device.
  * Returns 0, or with a reason: -EINVAL: there is none, nor a copy, the device was cut short, or its sectors are
  * too large for the layer; -EPROTONOSUPPORT: it is of another version; -EBADMSG: both are damaged;
- * -EEXIST: a copy is left, and something else is where the layer was; the device's own errors.
+ * -EEXIST: a copy is left, and something else is where the layer was; -EIO: the device cannot be read.
  */
 int superblock_read(struct flash_device *device, struct format_superblock *out);
 /* Like superblock_read(), but reads only the one in block `at`. */
 int superblock_read_at(struct flash_device *device, uint64_t at, struct format_superblock *out);
 
-/* Reads the newest anchor that is whole. Returns 0; -EBADMSG, with a reason: neither is. */
+/* Reads the newest anchor that is whole. Returns 0; with a reason: -EBADMSG: neither is; -EIO: neither is, and the device could
+ * not read one. */
 int anchor_read(struct flash_device *device, const struct format_superblock *superblock,
 		struct format_anchor *out);
 /* Reads copy 0 or 1 of the anchor. Returns 0; -EBADMSG: it is not whole; the device's own errors.

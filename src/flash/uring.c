@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <liburing.h>
 #include <linux/falloc.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,7 @@ struct transfer {
 	size_t iov_offset;
 	struct iovec rest; /* … and the rest of that vector */
 	unsigned nr_tries;
+	_Atomic uint64_t began; /* on clock_coarse_ns(); 0: the kernel does not have it */
 };
 
 struct uring {
@@ -64,6 +66,7 @@ struct uring {
 	struct cds_list_head waiting; /* operations that have no transfer yet */
 	struct cds_list_head again;   /* transfers that the kernel gets again */
 	unsigned nr_in_flight;	      /* transfers that the kernel has */
+	_Atomic uint64_t flush_began; /* as a transfer's, of flush_here() */
 	unsigned nr_free;
 	struct transfer *free[DEPTH];
 	struct transfer transfers[DEPTH];
@@ -142,6 +145,8 @@ static void start(struct uring *uring, struct transfer *transfer)
 
 static void start_all(struct uring *uring)
 {
+	uint64_t now = 0;
+
 	while (!cds_list_empty(&uring->again)) {
 		struct transfer *transfer =
 			cds_list_first_entry(&uring->again, struct transfer, node);
@@ -154,7 +159,12 @@ static void start_all(struct uring *uring)
 		struct transfer *transfer = uring->free[--uring->nr_free];
 
 		cds_list_del(&io->node);
-		*transfer = (struct transfer){.io = io};
+		transfer->io = io;
+		transfer->moved = transfer->iov_offset = 0;
+		transfer->iov_at = transfer->nr_tries = 0;
+		if (now == 0)
+			now = clock_coarse_ns();
+		atomic_store_explicit(&transfer->began, now, memory_order_relaxed);
 		start(uring, transfer);
 	}
 }
@@ -203,7 +213,9 @@ static int flush_here(struct uring *uring)
 	struct flash_io *io = cds_list_first_entry(&uring->waiting, struct flash_io, node);
 
 	cds_list_del(&io->node);
+	atomic_store_explicit(&uring->flush_began, clock_coarse_ns(), memory_order_relaxed);
 	io->result = fdatasync(uring->fd) ? -errno : 0;
+	atomic_store_explicit(&uring->flush_began, 0, memory_order_relaxed);
 	io->done(io);
 	return 1;
 }
@@ -272,6 +284,7 @@ static int reap(struct uring *uring)
 			cds_list_add_tail(&transfer->node, &uring->again);
 			continue;
 		}
+		atomic_store_explicit(&transfer->began, 0, memory_order_relaxed);
 		uring->free[uring->nr_free++] = transfer;
 		nr_ended++;
 		io->done(io);
@@ -422,8 +435,23 @@ static int uring_foreign(struct flash_device *device, char *what, size_t size)
 	return foreign_find(uring_of(device)->fd, what, size);
 }
 
-static const struct flash_device_ops uring_ops = {uring_submit, uring_poll, uring_fd, uring_close,
-						  uring_foreign};
+static uint64_t uring_oldest(struct flash_device *device)
+{
+	const struct uring *uring = uring_of(device);
+	uint64_t oldest = atomic_load_explicit(&uring->flush_began, memory_order_relaxed);
+
+	for (unsigned i = 0; i < DEPTH; i++) {
+		uint64_t began =
+			atomic_load_explicit(&uring->transfers[i].began, memory_order_relaxed);
+
+		if (began != 0 && (oldest == 0 || began < oldest))
+			oldest = began;
+	}
+	return oldest;
+}
+
+static const struct flash_device_ops uring_ops = {uring_submit, uring_poll,    uring_fd,
+						  uring_close,	uring_foreign, uring_oldest};
 
 /* ---- Opening */
 

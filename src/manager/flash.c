@@ -412,6 +412,7 @@ static void copy_report(Afar__StoreReport *out, const Afar__StoreReport *report)
 	out->failure = report->failure;
 	out->refusal = report->refusal;
 	out->refusal_ms = report->refusal_ms;
+	out->slow_ms = report->slow_ms;
 }
 
 void flash_take_reports(struct core *core, const struct server *server,

@@ -261,7 +261,8 @@ static void call_release(struct core *core, struct live_server *live, enum outgo
 		return;
 	}
 	outgoing->extents = *list;
-	server_call(core, live, server_timeout_ms(live), request, outgoing);
+	server_call(core, live, list->home.is_store ? STORE_TIMEOUT_MS : server_timeout_ms(live),
+		    request, outgoing);
 }
 
 void server_undo(struct core *core, struct live_server *live, struct extent_list *list)

@@ -155,6 +155,9 @@ struct outgoing *outgoing_new(enum outgoing_kind kind, const struct live_server 
 struct outgoing *outgoing_new_to(enum outgoing_kind kind, void *peer);
 void outgoing_free(struct outgoing *outgoing);
 #define CORE_NO_TIMEOUT UINT32_MAX
+/* A device may take many seconds for each operation. That is no reason to lose its server; one that is gone is noticed by its
+ * connection. */
+#define STORE_TIMEOUT_MS 3600000U
 /* Sends a call. If it cannot be sent, it is answered with the error in the next run. Takes
  * `outgoing` and `request` over. */
 void core_call(struct core *core, void *peer, uint32_t timeout_ms, Afar__Request *request,

@@ -120,7 +120,7 @@ void trims_drive(struct core *core, struct flash_store *store)
 		set_told(core, outgoing);
 		store->trim_call = outgoing->trim_call = ++core->last_trim_call;
 		outgoing->extents.home = pool_home(&store->pool);
-		server_call(core, live, server_timeout_ms(live), request, outgoing);
+		server_call(core, live, STORE_TIMEOUT_MS, request, outgoing);
 		return;
 	}
 	if (request)

@@ -6,7 +6,7 @@
  *
  * Reservations are made only by this thread, or on the loop while the connection is joined. So when
  * a join is composed, the granted extents include all that reservations of an earlier connection
- * have made. The manager sees them in the join's list, and has those released that it does not
+ * have made. Those of a store are made on its own thread, and its list waits for them. The manager sees them in the join's list, and has those released that it does not
  * know. So no memory is lost if an answer gets lost.
  */
 #include <errno.h>

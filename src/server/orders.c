@@ -59,10 +59,9 @@ static void free_job(struct job *job)
 	free(job);
 }
 
-/* One of flash stays provisional: the next join tells of it. */
 static void give_back(struct orders *orders, const struct extent_info *infos, size_t nr_infos)
 {
-	for (size_t i = 0; i < nr_infos && infos[i].class != CLASS_FLASH; i++)
+	for (size_t i = 0; i < nr_infos; i++)
 		extent_pool_release(orders->options.pool, &infos[i].extent, 1);
 }
 

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "server/orders_private.h"
 
@@ -34,38 +33,43 @@ static int fail_no_store(uint64_t number)
 			  printable(number));
 }
 
-/* The manager has been told that the reservation failed. If this is not done, the next join tells
- * it of an extent that it does not know. */
-static void ignore_status(void *argument, int status)
+/* On the store's thread. Without memory for the answer the next join tells the manager of the extent. */
+static void send_reserved(void *argument, int status, const struct store_extent_info *made)
 {
-	(void)argument;
-	(void)status;
+	struct pending_reply *reply = argument;
+	Afar__Extent extent = AFAR__EXTENT__INIT, *extents[] = {&extent};
+	Afar__Extents result = AFAR__EXTENTS__INIT;
+	Afar__Reply message = AFAR__REPLY__INIT;
+
+	if (status != 0) {
+		send_status(reply, status);
+		return;
+	}
+	extent.extent = made->extent;
+	extent.namespace_ = made->namespace;
+	extent.length = made->length;
+	extent.class_ = CLASS_FLASH;
+	result.n_extents = 1;
+	result.extents = extents;
+	message.result_case = AFAR__REPLY__RESULT_EXTENTS;
+	message.extents = &result;
+	rpc_reply(reply->call, reply->incarnation, &message);
+	free(reply);
 }
 
 void orders_reserve_flash(struct orders *orders, const struct job *job)
 {
 	struct store *store = stores_find(orders->options.stores, job->store);
-	struct store_extent_info made;
-	struct extent_info info;
-	int ret = store ? store_reserve(store, job->namespace, job->bytes, &made)
-			: fail_no_store(job->store);
+	struct pending_reply *reply = store ? orders_pending_reply(orders, job->call) : NULL;
+	int ret = store ? error_code(-ENOMEM) : fail_no_store(job->store);
 
-	if (ret != 0) {
-		orders_reply(orders, job->call, ret);
+	if (reply)
+		ret = store_reserve(store, job->namespace, job->bytes, job->deadline, send_reserved,
+				    reply);
+	if (ret == 0)
 		return;
-	}
-	if (clock_ns() >= job->deadline) {
-		store_release(store, &(struct store_name){made.extent, made.namespace, true}, 1,
-			      ignore_status, NULL);
-		orders_reply(
-			orders, job->call,
-			error_fail(-ETIMEDOUT,
-				   "reserve %llu MiB: it took longer than the deadline; try again",
-				   printable(job->bytes >> 20)));
-		return;
-	}
-	info = (struct extent_info){made.extent, made.namespace, made.length, CLASS_FLASH};
-	orders_reply_extents(orders, job->call, &info, 1);
+	free(reply);
+	orders_reply(orders, job->call, ret);
 }
 
 void orders_release_flash(struct orders *orders, const struct job *job)

@@ -59,6 +59,7 @@ static void fill_store(struct store *store, Afar__StoreReport *out)
 	out->failure = stat.failure;
 	out->refusal = stat.refusal;
 	out->refusal_ms = stat.refusal != 0 ? (clock_ns() - stat.refused_at) / 1000000U : 0;
+	out->slow_ms = stat.slow_ms;
 	progress_count(progress, &out->bytes_in, &out->bytes_out);
 }
 
@@ -96,18 +97,19 @@ void report_fill(struct extent_pool *pool, const struct lanes *lanes, struct sto
 	stores_unlock(stores);
 }
 
-/* Two bits for each store that is not as it should be. */
-static uint32_t troubles_of(const Afar__ServerReport *report)
+/* Three bits for each store that is not as it should be. */
+static uint64_t troubles_of(const Afar__ServerReport *report)
 {
-	uint32_t troubles = 0;
+	uint64_t troubles = 0;
 
 	for (size_t i = 0; i < report->n_stores; i++) {
-		troubles |= (uint32_t)(report->stores[i]->failure != 0) << 2 * i;
-		troubles |= (uint32_t)(report->stores[i]->refusal != 0) << (2 * i + 1);
+		troubles |= (uint64_t)(report->stores[i]->failure != 0) << 3 * i;
+		troubles |= (uint64_t)(report->stores[i]->refusal != 0) << (3 * i + 1);
+		troubles |= (uint64_t)(report->stores[i]->slow_ms != 0) << (3 * i + 2);
 	}
 	return troubles;
 }
-_Static_assert(2 * STORES_MAX <= 32, "each store has its bits");
+_Static_assert(3 * STORES_MAX <= 64, "each store has its bits");
 
 bool report_is_news(const Afar__ServerReport *report, struct reported *last)
 {

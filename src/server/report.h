@@ -29,7 +29,7 @@ struct reported {
 	uint64_t capacity_bytes, granted_bytes, clean_bytes, draining_bytes, dirty_bytes;
 	uint64_t scrubbed_bytes;
 	uint32_t nr_connections;
-	uint32_t troubles; /* of stores */
+	uint64_t troubles; /* of stores */
 };
 
 /* True if the report differs from the last one enough to send it; remembers it as the last. Changes of

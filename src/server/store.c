@@ -33,7 +33,8 @@
 #define BUSY_MS	     5000
 #define PAUSE_NS     50000000
 #define COUNT_NS     UINT64_C(200000000) /* between looks at the layer's numbers */
-#define BLOCKS_A_MAP 510U		 /* of a page of the map: FTL */
+#define SLOW_NS	     UINT64_C(1000000000) /* an operation at the device that takes so long is told of */
+#define BLOCKS_A_MAP 510U		  /* of a page of the map: FTL */
 
 /* ---- Records */
 
@@ -382,7 +383,7 @@ static int fail_layer(const struct store *store, const struct format_superblock 
 				  store->path, store->path);
 	if (code == -EBADMSG)
 		return error_fail(
-			code, "open the store %s: %s; 'afar flash check %s' shows what is damaged",
+			code, "open the store %s: %s; 'afar flash repair %s' says what can be done",
 			store->path, last_reason(), store->path);
 	return error_fail(code, "open the store %s: %s", store->path, last_reason());
 }
@@ -437,11 +438,20 @@ void store_count(struct store *store)
 	pthread_mutex_unlock(&store->lock);
 }
 
+/* On any thread: the store's own may be waiting for that operation. */
+static uint64_t slow_ms(struct store *store)
+{
+	uint64_t since = flash_device_oldest(store->device), now = clock_coarse_ns();
+
+	return since != 0 && now > since + SLOW_NS ? (now - since) / 1000000U : 0;
+}
+
 void store_stat(struct store *store, struct store_stat *out)
 {
 	pthread_mutex_lock(&store->lock);
 	*out = store->stat;
 	pthread_mutex_unlock(&store->lock);
+	out->slow_ms = slow_ms(store);
 }
 
 /* ---- The engine. On the thread. */
@@ -536,6 +546,7 @@ static int engine_open(void *context)
 static bool engine_poll(void *context)
 {
 	struct store *store = context;
+	bool is_telling = false;
 	int ret;
 
 	if (store->is_gone)
@@ -549,14 +560,17 @@ static bool engine_poll(void *context)
 		give_up_all(store);
 		return true;
 	}
+	store_reservations_answer(store);
 	if (store->stat.refusal == 0 && ftl_failure(store->ftl) != 0)
 		refuse_changes(store, ftl_failure(store->ftl));
 	store->has_ended = ret > 0;
 	store->is_count_due = store->is_count_due || ret > 0;
-	if (store->is_count_due && clock_ns() - store->counted_at > COUNT_NS)
+	if (store->is_count_due && clock_ns() - store->counted_at > COUNT_NS) {
 		store_count(store);
+		is_telling = ftl_tell_synced(store->ftl);
+	}
 	/* A request of many parts moves on long before it ends. */
-	return ret > 0 || ftl_has_moved(store->ftl);
+	return ret > 0 || ftl_has_moved(store->ftl) || is_telling;
 }
 
 static uint64_t engine_due(void *context)
@@ -567,6 +581,8 @@ static uint64_t engine_due(void *context)
 
 	if (store->is_count_due && store->counted_at + COUNT_NS < due && !store->is_gone)
 		due = store->counted_at + COUNT_NS;
+	if (store_reservations_due(store) < due)
+		due = store_reservations_due(store);
 	return due;
 }
 
@@ -690,27 +706,87 @@ int store_joined(struct store *store, const char *cluster)
 	return store_wait(store, &joined.call);
 }
 
-struct term_call {
-	struct store_call call;
+/* ---- The manager's term: nobody waits until it is on the device */
+
+static void begin_term(struct store *store);
+
+static void end_term(struct store *store, int result)
+{
+	store_work_end(store, &store->term.work);
+	store->term.is_being_written = false;
+	if (result != 0)
+		log_error_some("store %s: the manager's term cannot be noted: %s", store->path,
+			       afar_strerror(result));
+	if (store->term.is_due && !store->is_gone)
+		begin_term(store);
+}
+
+static void on_term_synced(struct ftl_sync *sync)
+{
+	end_term(caa_container_of(sync, struct store, term.sync), sync->result);
+}
+
+static void on_term_written(struct ftl_trim *trim)
+{
+	struct store *store = caa_container_of(trim, struct store, term.trim);
+
+	if (trim->result != 0) {
+		end_term(store, trim->result);
+		return;
+	}
+	store->term.sync = (struct ftl_sync){.lba = 0, .count = FTL_ALL, .done = on_term_synced};
+	ftl_sync(store->ftl, &store->term.sync);
+}
+
+static void give_up_term(struct store_work *work)
+{
+	(void)work;
+}
+
+static void begin_term(struct store *store)
+{
+	store->term.is_due = false;
+	store->term.is_being_written = true;
+	store->term.work = (struct store_work){.give_up = give_up_term};
+	store->term.change = (struct ftl_record_change){.id = RECORD_TERM};
+	memcpy(store->term.change.data, &store->stat.term, sizeof(store->stat.term));
+	store->term.trim =
+		(struct ftl_trim){.change = &store->term.change, .done = on_term_written};
+	store_work_begin(store, &store->term.work);
+	ftl_trim(store->ftl, &store->term.trim);
+}
+
+struct term_order {
+	struct store *store;
 	struct store_term term;
 };
 
-static void run_note_term(struct store_call *call)
+static void run_note_term(void *argument)
 {
-	struct store *store = call->store;
-	const struct store_term term = caa_container_of(call, struct term_call, call)->term;
+	struct term_order *order = argument;
+	struct store *store = order->store;
 
 	pthread_mutex_lock(&store->lock);
-	store->stat.term = term;
+	store->stat.term = order->term;
 	pthread_mutex_unlock(&store->lock);
-	store_call_end(call, store_write_record(store, RECORD_TERM, &term, sizeof(term)));
+	free(order);
+	store->term.is_due = true;
+	if (!store->is_gone && !store->is_closed && !store->term.is_being_written)
+		begin_term(store);
 }
 
 int store_note_term(struct store *store, struct store_term term)
 {
-	struct term_call note = {.call.run = run_note_term, .term = term};
+	struct term_order *order = malloc(sizeof(*order));
+	int ret;
 
-	return store_wait(store, &note.call);
+	if (!order)
+		return error_code(-ENOMEM);
+	*order = (struct term_order){store, term};
+	ret = progress_run(store->progress, run_note_term, order);
+	if (ret != 0)
+		free(order);
+	return ret;
 }
 
 /* ---- Life */
@@ -815,6 +891,7 @@ int store_start(const struct store_options *options, struct store **out)
 	pthread_mutex_init(&store->lock, NULL);
 	CDS_INIT_LIST_HEAD(&store->extents);
 	CDS_INIT_LIST_HEAD(&store->listings);
+	CDS_INIT_LIST_HEAD(&store->reservations);
 	CDS_INIT_LIST_HEAD(&store->asking);
 	CDS_INIT_LIST_HEAD(&store->under_way);
 	CDS_INIT_LIST_HEAD(&store->given_up);

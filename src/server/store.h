@@ -91,10 +91,12 @@ struct store_stat {
 	 * does not. */
 	int refusal;
 	uint64_t refused_at;
+	uint64_t
+		slow_ms; /* the oldest operation at the device takes so long by now; less than a second is 0 */
 };
 void store_stat(struct store *store, struct store_stat *out);
 
-/* ---- For the membership's thread: they block until the store's thread has done it. */
+/* ---- For the membership's thread. Listing and store_joined() block until the store's thread has done it. */
 
 struct store_extent_info {
 	uint64_t extent, namespace, length;
@@ -107,12 +109,17 @@ int store_list(struct store *store, struct store_extent_info **out, size_t *nr_o
 /* The manager of `cluster` has accepted the store's present join: notes that on the device. Errors
  * are the device's; the next join brings it about then. */
 int store_joined(struct store *store, const char *cluster);
-/* Notes a manager's term on the device. Errors as above. */
+/* Has a manager's term noted on the device, and waits for nothing: what goes wrong there is logged. -ENOMEM. */
 int store_note_term(struct store *store, struct store_term term);
-/* Makes an extent of `bytes`, a multiple of SEGMENT_MIN, all zeros, provisional. On the device when
- * this returns. With a sentence: -EINVAL, -ENOSPC, -ENOMEM; the device's own. */
-int store_reserve(struct store *store, uint64_t namespace, uint64_t bytes,
-		  struct store_extent_info *out);
+/* How a reservation ended. On the store's thread. `made` with status 0; else error_last_line() says why. */
+typedef void store_reserved(void *argument, int status, const struct store_extent_info *made);
+/*
+ * Makes an extent of `bytes`, a multiple of SEGMENT_MIN, all zeros, provisional. On the device when `done` says so. If that takes so
+ * long that `deadline` (on clock_ns()) is near, the answer is -ETIMEDOUT, and the extent is removed once it is made. Returns 0, or with a
+ * sentence, and `done` is not called: -EINVAL, -EIO, -ENOMEM. `status` may be -ENOSPC, -ENOMEM, -ECANCELED; the device's own.
+ */
+int store_reserve(struct store *store, uint64_t namespace, uint64_t bytes, uint64_t deadline,
+		  store_reserved *done, void *argument);
 
 /* ---- From any thread. `done` runs on the store's thread. */
 

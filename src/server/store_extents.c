@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "memory/segment.h"
@@ -185,7 +186,7 @@ static void forget_change(struct store_work *work)
 {
 	struct store_extent *extent = caa_container_of(work, struct store_extent, work);
 
-	if (extent->reserving)
+	if (extent->is_being_made)
 		free(extent);
 }
 
@@ -238,13 +239,25 @@ static void list(struct store_call *call)
 	store_call_end(call, 0);
 }
 
-/* A trim that the manager asks for again could otherwise run when its chunk is another region's. */
+/* A trim that the manager asks for again could otherwise run when its chunk is another region's; and an extent that is being made would
+ * not be in the list, and nobody would ask for its release. */
 static void run_listing(struct store_call *call)
 {
-	if (call->store->nr_trims == 0)
+	if (call->store->nr_trims == 0 && cds_list_empty(&call->store->reservations))
 		list(call);
 	else
 		cds_list_add_tail(&call->node, &call->store->listings);
+}
+
+void store_listings_go_on(struct store *store)
+{
+	struct store_call *call, *next;
+	CDS_LIST_HEAD(listings);
+
+	cds_list_splice(&store->listings, &listings);
+	CDS_INIT_LIST_HEAD(&store->listings);
+	cds_list_for_each_entry_safe (call, next, &listings, node)
+		call->run(call);
 }
 
 int store_list(struct store *store, struct store_extent_info **out, size_t *nr_out)
@@ -259,40 +272,81 @@ int store_list(struct store *store, struct store_extent_info **out, size_t *nr_o
 
 /* ---- Reserving */
 
-struct reserving {
-	struct store_call call;
-	struct store_extent *extent; /* the store's, once it is being made */
+struct reservation {
+	struct cds_list_head node; /* in the store's list */
+	struct store *store;
+	struct store_extent *extent;
+	uint64_t
+		answer_at; /* on clock_ns(): whoever asked hears that it takes too long, while it goes on */
+	bool is_answered;
+	store_reserved *done;
+	void *argument;
 };
+
+static void extent_remove(struct store_extent *extent);
+
+static void reservation_answer(struct reservation *reservation, int status)
+{
+	const struct store_extent *extent = reservation->extent;
+	const struct store_extent_info made = {extent->number, extent->namespace, extent->length,
+					       true};
+
+	if (!reservation->is_answered)
+		reservation->done(reservation->argument, status, status == 0 ? &made : NULL);
+	reservation->is_answered = true;
+}
+
+static int fail_reservation(const struct reservation *reservation, int code, const char *why)
+{
+	return error_fail(code, "reserve %llu MiB on the store %s: %s",
+			  (unsigned long long)reservation->extent->length >> 20,
+			  reservation->store->path, why);
+}
+
+/* It is made. If nobody waits for it any more, it goes again. */
+static void take_made(struct reservation *reservation, uint32_t range)
+{
+	struct store_extent *extent = reservation->extent;
+	bool is_wanted = !reservation->is_answered;
+
+	extent->is_being_made = false;
+	extent->range = range;
+	extent->state = is_wanted ? EXTENT_IS_PROVISIONAL : EXTENT_IS_LEAVING;
+	enter(extent);
+	store_count(extent->store);
+	reservation_answer(reservation, 0);
+	if (!is_wanted)
+		extent_remove(extent);
+}
 
 static void on_created(struct space_request *request)
 {
 	struct store_extent *extent = extent_of(request);
 	struct store *store = extent->store;
-	struct store_call *call = extent->reserving;
+	struct reservation *reservation = extent->reservation;
+	const int result = request->result; /* a removal takes the request */
 
 	store_work_end(store, &extent->work);
-	if (request->result != 0) {
-		store_call_end(call, error_fail(request->result, "reserve on the store %s: %s",
-						store->path, afar_strerror(request->result)));
-		if (!store->is_gone)
-			free(extent);
-		return;
-	}
-	extent->reserving = NULL;
-	extent->range = request->id;
-	extent->state = EXTENT_IS_PROVISIONAL;
-	enter(extent);
-	store_count(extent->store);
-	store_call_end(call, 0);
+	cds_list_del(&reservation->node);
+	if (result != 0)
+		reservation_answer(reservation,
+				   fail_reservation(reservation, result, afar_strerror(result)));
+	else
+		take_made(reservation, request->id);
+	if (result != 0 && !store->is_gone)
+		free(extent);
+	free(reservation);
+	store_listings_go_on(store);
 }
 
-static void run_reserve(struct store_call *call)
+static void run_reservation(void *argument)
 {
-	struct reserving *reserving = caa_container_of(call, struct reserving, call);
-	struct store_extent *extent = reserving->extent;
+	struct reservation *reservation = argument;
+	struct store_extent *extent = reservation->extent;
 	int ret;
 
-	extent->reserving = call;
+	extent->is_being_made = true;
+	extent->reservation = reservation;
 	extent->request = (struct space_request){
 		.start = SPACE_ANYWHERE,
 		.length = extent->length / FTL_BLOCK,
@@ -301,17 +355,51 @@ static void run_reserve(struct store_call *call)
 	};
 	ret = change(extent, space_create);
 	if (ret == 0) {
-		reserving->extent = NULL;
+		cds_list_add_tail(&reservation->node, &reservation->store->reservations);
 		return;
 	}
-	store_call_end(call, error_fail(ret, "reserve on the store %s: %s", call->store->path,
-					error_last_line()));
+	reservation_answer(reservation, fail_reservation(reservation, ret, error_last_line()));
+	free(extent);
+	free(reservation);
 }
 
-int store_reserve(struct store *store, uint64_t namespace, uint64_t bytes,
-		  struct store_extent_info *out)
+uint64_t store_reservations_due(const struct store *store)
 {
-	struct reserving reserving = {.call.run = run_reserve};
+	const struct reservation *reservation;
+	uint64_t due = CLOCK_NEVER;
+
+	cds_list_for_each_entry (reservation, &store->reservations, node)
+		if (!reservation->is_answered && reservation->answer_at < due)
+			due = reservation->answer_at;
+	return due;
+}
+
+void store_reservations_answer(struct store *store)
+{
+	struct reservation *reservation;
+
+	cds_list_for_each_entry (reservation, &store->reservations, node)
+		if (!reservation->is_answered && clock_ns() >= reservation->answer_at)
+			reservation_answer(
+				reservation,
+				fail_reservation(reservation, -ETIMEDOUT,
+						 "its device takes too long; see 'afar store "
+						 "ls', and try again"));
+}
+
+/* The answer shall be there before the deadline. */
+static uint64_t answer_time(uint64_t deadline)
+{
+	uint64_t now = clock_ns();
+
+	return deadline == CLOCK_NEVER || deadline < now ? deadline
+							 : now + (deadline - now) / 4 * 3;
+}
+
+int store_reserve(struct store *store, uint64_t namespace, uint64_t bytes, uint64_t deadline,
+		  store_reserved *done, void *argument)
+{
+	struct reservation *reservation;
 	uint64_t number = 0;
 	int ret;
 
@@ -325,21 +413,26 @@ int store_reserve(struct store *store, uint64_t namespace, uint64_t bytes,
 			return error_fail(-EIO, "reserve on the store %s: no randomness",
 					  store->path);
 	}
-	reserving.extent = extent_new(store, namespace, number, bytes);
-	if (!reserving.extent)
+	reservation = calloc(1, sizeof(*reservation));
+	if (!reservation)
 		return error_code(-ENOMEM);
-	ret = store_wait(store, &reserving.call);
-	free(reserving.extent);
-	if (ret == 0)
-		*out = (struct store_extent_info){number, namespace, bytes, true};
+	*reservation = (struct reservation){.store = store,
+					    .extent = extent_new(store, namespace, number, bytes),
+					    .answer_at = answer_time(deadline),
+					    .done = done,
+					    .argument = argument};
+	ret = reservation->extent ? progress_run(store->progress, run_reservation, reservation)
+				  : error_code(-ENOMEM);
+	if (ret != 0) {
+		free(reservation->extent);
+		free(reservation);
+	}
 	return ret;
 }
 
 /* ---- Confirming, and keys */
 
 static void keys_continue(struct store_keys *keys);
-
-static void extent_remove(struct store_extent *extent);
 
 /* The extent is where confirmed ones are, or could not be moved: whoever asked for its key goes
  * on. */

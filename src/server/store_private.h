@@ -60,9 +60,9 @@ struct store_extent {
 	bool was_reached;      /* a message was about it: its release waits for connections */
 	struct store_work work;
 	struct space_request request;
-	struct store_call
-		*reserving; /* waits until the extent is made; it is in no list till then */
-	struct cds_list_head releases; /* struct release_wait: they wait until it is removed */
+	bool is_being_made;		 /* it is in no list till then, … */
+	struct reservation *reservation; /* … but for this one's */
+	struct cds_list_head releases;	 /* struct release_wait: they wait until it is removed */
 	struct {
 		struct domain *domain; /* NULL: there is no key for this reach yet */
 		struct fabric_memory on[DOMAIN_FABRICS_MAX];
@@ -99,12 +99,20 @@ struct store {
 		struct ftl_trim trim;
 		struct ftl_sync sync;
 	} record;
-	struct cds_list_head listings; /* calls that wait for the trims */
-	struct cds_list_head asking;   /* struct store_keys that wait for extents to be confirmed */
-	uint64_t counted_at;	       /* on clock_ns(): when the numbers were */
-	struct log_limit errors;       /* of the device */
-	bool has_ended;		       /* the last poll told of something */
-	bool is_count_due;	       /* something has ended since */
+	struct cds_list_head listings; /* calls that wait for trims and reservations */
+	struct cds_list_head reservations;
+	struct { /* the record of the manager's term */
+		struct store_work work;
+		struct ftl_record_change change;
+		struct ftl_trim trim;
+		struct ftl_sync sync;
+		bool is_being_written, is_due;
+	} term;
+	struct cds_list_head asking; /* struct store_keys that wait for extents to be confirmed */
+	uint64_t counted_at;	     /* on clock_ns(): when the numbers were */
+	struct log_limit errors;     /* of the device */
+	bool has_ended;		     /* the last poll told of something */
+	bool is_count_due;	     /* something has ended since */
 
 	pthread_mutex_t lock; /* guards what follows, which the thread alone changes */
 	struct cds_list_head extents;
@@ -171,6 +179,12 @@ static inline bool store_extent_is_leaving(const struct store_extent *extent)
 }
 /* Finds the extent that has a block of the layer. NULL: none has. */
 const struct store_extent *store_extent_at(const struct store *store, uint64_t lba);
+
+/* Lists the extents for those that wait, if nothing is left to wait for. */
+void store_listings_go_on(struct store *store);
+/* Returns when a reservation that is under way is to be answered, on clock_ns(); and answers those that are due. */
+uint64_t store_reservations_due(const struct store *store);
+void store_reservations_answer(struct store *store);
 
 /* Finds the extents of the space. -ENOMEM; -EBADMSG, with a sentence. */
 int store_find_extents(struct store *store);

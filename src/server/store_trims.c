@@ -31,16 +31,10 @@ struct trimming {
 static void tell_trimmed(const struct trimming *trimming)
 {
 	struct store *store = trimming->store;
-	struct store_call *call, *next;
-	CDS_LIST_HEAD(listings);
 
 	trimming->done(trimming->argument, trimming->status);
-	if (--store->nr_trims > 0)
-		return;
-	cds_list_splice(&store->listings, &listings);
-	CDS_INIT_LIST_HEAD(&store->listings);
-	cds_list_for_each_entry_safe (call, next, &listings, node)
-		call->run(call);
+	store->nr_trims--;
+	store_listings_go_on(store);
 }
 
 static void trimming_end(struct trimming *trimming)

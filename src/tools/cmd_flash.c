@@ -25,6 +25,8 @@ const struct cli_command flash_commands[] = {
 	{"flash info", "PATH [--json]", "show a flash layer", flash_info},
 	{"flash check", "PATH [--data] [--rate SIZE] [--json]",
 	 "look for damage in a flash layer, without changing it", flash_check},
+	{"flash repair", "PATH [--yes]",
+	 "repair what can be of a damaged flash layer, and say what that gives up", flash_repair},
 	{"flash simulate",
 	 "[--trace NAME|FILE] [--full PERCENT] [--capacity SIZE] [--segment SIZE] "
 	 "[--streams N] [--times N] [--seed N] [--json]",

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "cmd_flash.h"
 #include "flash/check.h"
+#include "flash/repair.h"
 #include "flash/uring.h"
 #include "interrupts.h"
 
@@ -112,9 +113,63 @@ static int print_json(const struct showing *showing, const struct check_report *
 	return 0;
 }
 
+/* ---- Whether a repair would help */
+
+static void ignore_finding(void *context, enum check_area area, uint64_t at, const char *what)
+{
+	(void)context;
+	(void)area;
+	(void)at;
+	(void)what;
+}
+
+static void ignore_lost(void *context, uint64_t at, const struct space_owner *owner, uint32_t range,
+			uint32_t first, uint32_t last)
+{
+	(void)context;
+	(void)at;
+	(void)owner;
+	(void)range;
+	(void)first;
+	(void)last;
+}
+
+enum advice { ADVICE_NONE, ADVICE_REPAIR, ADVICE_HOPELESS };
+
+/* What is at fixed places, and recovery, are a repair's. */
+static enum advice advise(struct flash_device *device, const struct check_report *report,
+			  struct repair_report *repaired)
+{
+	const struct repair_options options = {
+		.is_dry = true, .finding = ignore_finding, .lost = ignore_lost};
+	uint64_t nr = report->nr_findings[CHECK_SUPERBLOCK] + report->nr_findings[CHECK_ANCHOR] +
+		      report->nr_findings[CHECK_RECOVERY];
+
+	if (nr == 0)
+		return ADVICE_NONE;
+	return repair_device(device, &options, repaired) ? ADVICE_HOPELESS : ADVICE_REPAIR;
+}
+
+static void print_advice(const struct showing *showing, enum advice advice,
+			 const struct repair_report *repaired)
+{
+	char lost[SIZE_TEXT_MAX];
+
+	if (showing->findings || advice == ADVICE_NONE)
+		return;
+	if (advice == ADVICE_REPAIR)
+		printf("'afar flash repair' mends what is wrong there, and gives up %s\n",
+		       size_text(repaired->nr_lost * FTL_BLOCK, lost));
+	else
+		printf("'afar flash repair' cannot help: which blocks would be old cannot be "
+		       "told\n");
+}
+
 static int check(const struct cli_command *command, struct showing *showing,
 		 struct check_options *options)
 {
+	enum advice advice = ADVICE_NONE;
+	struct repair_report repaired;
 	struct check_report report;
 	struct flash_device *device;
 	int ret, status = 0;
@@ -122,11 +177,14 @@ static int check(const struct cli_command *command, struct showing *showing,
 	if (flash_device_open_path(showing->path, FLASH_DEVICE_READ_ONLY, &device))
 		return flash_fail(command, NULL);
 	ret = check_device(device, options, &report);
+	if (ret == 0)
+		advice = advise(device, &report, &repaired);
 	flash_device_close(device);
 	if (ret == -ECANCELED && is_interrupted())
 		return CLI_INTERRUPTED;
 	if (ret)
 		return flash_fail(command, showing->path);
+	print_advice(showing, advice, &repaired);
 	if (showing->findings)
 		status = print_json(showing, &report, options);
 	else

@@ -157,6 +157,8 @@ static void store_row(struct table *table, const json_t *store)
 		table_cell(table, "failed");
 	else if (json_is_string(json_object_get(store, "refusal")))
 		table_cell(table, "read only");
+	else if (json_is_integer(json_object_get(store, "slow_ms")))
+		table_cell(table, "slow");
 	else
 		text_cell(table, store, "state");
 	table_cell(table, "store");

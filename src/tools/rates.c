@@ -108,8 +108,8 @@ static json_t *lane_rates(const json_t *before, const json_t *now, uint64_t ms)
 static json_t *store_rates(const json_t *before_root, const json_t *now_root, const json_t *server,
 			   uint64_t ms)
 {
-	static const char *const facts[] = {"store",   "path",	  "state",	   "failure",
-					    "refusal", "address", "nr_connections"};
+	static const char *const facts[] = {"store",   "path",	  "state",   "failure",
+					    "refusal", "slow_ms", "address", "nr_connections"};
 	json_t *out = json_array();
 	const json_t *now;
 	size_t i;

@@ -91,6 +91,11 @@ static void describe_health(const json_t *store, char health[HEALTH_MAX])
 			 span_text(number_of(store, "refusal_ms") / 1000, text), refusal);
 		append(health, part);
 	}
+	if (number_of(store, "slow_ms") != 0) {
+		snprintf(part, sizeof(part), "slow: an I/O takes %s",
+			 span_text(number_of(store, "slow_ms") / 1000, text));
+		append(health, part);
+	}
 	if (number_of(store, "nr_errors") != 0) {
 		snprintf(part, sizeof(part), "%" PRIu64 " error%s", number_of(store, "nr_errors"),
 			 cli_plural((int64_t)number_of(store, "nr_errors")));

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "flash/uring.h"
 
 #define NR_OPCODES 4
@@ -21,6 +22,7 @@ struct gated {
 	struct flash_device device;
 	struct flash_device *inner;
 	struct cds_list_head held, failed;
+	uint64_t held_since; /* on clock_coarse_ns(): the oldest; 0: none is held */
 };
 
 static struct {
@@ -32,6 +34,7 @@ static struct {
 	unsigned nr_held[NR_OPCODES];
 	void (*seen)(void *argument);
 	void *argument;
+	bool sees_reads;
 	struct gated *gated; /* the device that was opened last; NULL: it is closed */
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -47,9 +50,9 @@ static void watch(const struct flash_io *io)
 	void (*seen)(void *argument);
 
 	pthread_mutex_lock(&gate.lock);
-	seen = gate.seen;
+	seen = gate.sees_reads || io->opcode != FLASH_IO_READ ? gate.seen : NULL;
 	pthread_mutex_unlock(&gate.lock);
-	if (seen && io->opcode != FLASH_IO_READ)
+	if (seen)
 		seen(gate.argument);
 }
 
@@ -61,6 +64,8 @@ static void gated_submit(struct flash_device *device, struct flash_io *io)
 	watch(io);
 	pthread_mutex_lock(&gate.lock);
 	if (gate.is_held[io->opcode]) {
+		if (cds_list_empty(&gated->held))
+			gated->held_since = clock_coarse_ns();
 		cds_list_add_tail(&io->node, &gated->held);
 		gate.nr_held[io->opcode]++;
 		pthread_cond_broadcast(&gate.changed);
@@ -88,6 +93,8 @@ static void let_pass(struct gated *gated)
 		gate.nr_held[io->opcode]--;
 		flash_device_submit(gated->inner, io);
 	}
+	if (cds_list_empty(&gated->held))
+		gated->held_since = 0;
 }
 
 static int gated_poll(struct flash_device *device, int timeout_ms)
@@ -129,8 +136,19 @@ static int gated_foreign(struct flash_device *device, char *what, size_t size)
 	return flash_device_foreign(gated_of(device)->inner, what, size);
 }
 
-static const struct flash_device_ops gated_ops = {gated_submit, gated_poll, gated_fd, gated_close,
-						  gated_foreign};
+static uint64_t gated_oldest(struct flash_device *device)
+{
+	struct gated *gated = gated_of(device);
+	uint64_t oldest;
+
+	pthread_mutex_lock(&gate.lock);
+	oldest = gated->held_since;
+	pthread_mutex_unlock(&gate.lock);
+	return oldest ? oldest : flash_device_oldest(gated->inner);
+}
+
+static const struct flash_device_ops gated_ops = {gated_submit, gated_poll,    gated_fd,
+						  gated_close,	gated_foreign, gated_oldest};
 
 int __real_flash_device_open_path(const char *path, unsigned flags, struct flash_device **out);
 int __wrap_flash_device_open_path(const char *path, unsigned flags, struct flash_device **out);
@@ -271,5 +289,14 @@ void flash_gate_watch(void (*seen)(void *argument), void *argument)
 	pthread_mutex_lock(&gate.lock);
 	gate.argument = argument;
 	gate.seen = seen;
+	gate.sees_reads = false;
+	pthread_mutex_unlock(&gate.lock);
+}
+
+void flash_gate_watch_all(void (*seen)(void *argument), void *argument)
+{
+	flash_gate_watch(seen, argument);
+	pthread_mutex_lock(&gate.lock);
+	gate.sees_reads = true;
 	pthread_mutex_unlock(&gate.lock);
 }

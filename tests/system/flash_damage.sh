@@ -79,6 +79,36 @@ got=0
 [ "$got" -eq 1 ] || fail "without anchors: $got"
 grep -Eq '^anchor +0x1' found || fail "$(cat found)"
 grep -Eq '^recovery +0x' found || fail "$(cat found)"
+grep -q "repair' cannot help" found || fail "$(cat found)"
+refused 1 'both anchors are damaged.*not repaired' "$AFAR" flash repair it
+refused 1 'both anchors are damaged.*not repaired' "$AFAR" flash repair it --yes
+
+# What has another copy is repaired, if that shall be.
+"$AFAR" flash repair whole >found || fail "$(cat found)"
+grep -q 'nothing to repair' found || fail "$(cat found)"
+cp whole it
+flip 3
+flip 4126
+cp it damaged
+"$AFAR" flash check it >found 2>line && fail "it should fail"
+grep -q "repair' mends .* gives up 0 B" found || fail "$(cat found)"
+"$AFAR" flash repair it >found 2>line && fail "it should not repair without --yes"
+grep -q ': nothing is done yet; 2 can be repaired, .*--yes' line || fail "$(cat line)"
+same it damaged
+exec 6<it
+flock -x 6
+refused 1 'another has it open' "$AFAR" flash repair it --yes
+exec 6<&-
+"$AFAR" flash repair it --yes >found 2>line || fail "$(cat line)"
+[ "$(cat found line | cut -d: -f1 | tr -s ' ')" = "superblock 0x0
+anchor 0x1
+2 repaired, 0 B given up" ] || fail "$(cat found line)"
+"$AFAR" flash check it --data >found || fail "$(cat found)"
+# Where there was no layer, none is made.
+head -c 1000000 /dev/zero >none
+cp none none.before
+refused 1 'holds none' "$AFAR" flash repair none --yes
+same none none.before
 cp whole it
 "$AFAR" flash check it --data >/dev/null
 

@@ -286,9 +286,9 @@ static void test_lending_without_an_answer(void **state)
  * the join what is open. */
 static void test_late_orders_are_dropped(void **state)
 {
-	Afar__ExtentsReserve reserving = AFAR__EXTENTS_RESERVE__INIT;
+	Afar__StoreOpen open = AFAR__STORE_OPEN__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT, closing;
-	struct fake_call reservation, late;
+	struct fake_call opening, late;
 	struct fake_manager *manager;
 	Afar__StoreClose close;
 	struct key_of kept;
@@ -300,14 +300,11 @@ static void test_late_orders_are_dropped(void **state)
 	manager = &bed.cluster.manager;
 	kept = write_one(&bed, &bed.cluster.data, NAMESPACE, 7);
 	nr_joins = manager->nr_joins;
-	reserving.namespace_ = NAMESPACE;
-	reserving.bytes = EXTENT_BYTES;
-	reserving.class_ = CLASS_FLASH;
-	reserving.store = manager->store.number;
-	request.call_case = AFAR__REQUEST__CALL_EXTENTS_RESERVE;
-	request.extents_reserve = &reserving;
+	open.path = bed.path;
+	request.call_case = AFAR__REQUEST__CALL_STORE_OPEN;
+	request.store_open = &open;
 	flash_gate_hold(FLASH_IO_WRITE);
-	fake_manager_send(manager, &request, &reservation);
+	fake_manager_send(manager, &request, &opening);
 	flash_gate_await(FLASH_IO_WRITE, 1);
 	ask_close(&closing, &close, manager->store.number);
 	fake_manager_send(manager, &closing, &late);
@@ -318,7 +315,7 @@ static void test_late_orders_are_dropped(void **state)
 	fake_manager_listen(manager, manager->address);
 	flash_gate_release();
 	fake_manager_await(manager, manager->nr_joins > nr_joins);
-	assert_int_not_equal(fake_call_await(&reservation), 0);
+	assert_int_not_equal(fake_call_await(&opening), 0);
 	assert_int_not_equal(fake_call_await(&late), 0);
 	assert_int_equal(manager->nr_stores, 1);
 	fake_manager_ping(manager, 50);

@@ -18,6 +18,9 @@
 
 #include <cmocka.h>
 
+#include "flash/file.h"
+#include "flash/ftl.h"
+#include "flash/uring.h"
 #include "group.h"
 #include "lib/flash_gate.h"
 #include "lib/server_cluster.h"
@@ -350,31 +353,43 @@ static void test_join_waits_for_trims(void **state)
 	bed_close(&bed);
 }
 
+/* A device more, whose opening keeps the server busy while writes wait. */
+static void make_device(const struct bed *bed, char path[80])
+{
+	const struct flash_file_options sparse = {.is_sparse = true};
+	struct flash_device *device;
+
+	snprintf(path, 80, "%s/device", bed->cluster.folder);
+	assert_int_equal(flash_file_create(path, FLASH_BYTES, &sparse), 0);
+	assert_int_equal(flash_device_open_path(path, 0, &device), 0);
+	assert_int_equal(ftl_create(device, NULL), 0);
+	flash_device_close(device);
+}
+
 /* One that waits for its turn is dropped. */
 static void test_late_trims_are_dropped(void **state)
 {
-	Afar__ExtentsReserve reserving = AFAR__EXTENTS_RESERVE__INIT;
+	Afar__StoreOpen open = AFAR__STORE_OPEN__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
 	struct fake_manager *manager;
-	struct fake_call reservation, trim;
+	struct fake_call opening, trim;
 	struct fake_extent extent;
 	struct key_of key;
 	struct bed bed;
 	unsigned nr_joins;
+	char path[80];
 
 	(void)state;
 	bed_open(&bed);
 	manager = &bed.cluster.manager;
 	extent = reserve_and_write(&bed, &key, 0x66);
 	nr_joins = manager->nr_joins;
-	reserving.namespace_ = NAMESPACE;
-	reserving.bytes = EXTENT_BYTES;
-	reserving.class_ = CLASS_FLASH;
-	reserving.store = manager->store.number;
-	request.call_case = AFAR__REQUEST__CALL_EXTENTS_RESERVE;
-	request.extents_reserve = &reserving;
+	make_device(&bed, path);
+	open.path = path;
+	request.call_case = AFAR__REQUEST__CALL_STORE_OPEN;
+	request.store_open = &open;
 	flash_gate_hold(FLASH_IO_WRITE);
-	fake_manager_send(manager, &request, &reservation);
+	fake_manager_send(manager, &request, &opening);
 	flash_gate_await(FLASH_IO_WRITE, 1);
 	send_trim(manager, &trim, extent.extent);
 	fake_manager_ping(manager, 1);
@@ -384,7 +399,7 @@ static void test_late_trims_are_dropped(void **state)
 	fake_manager_listen(manager, manager->address);
 	flash_gate_release();
 	fake_manager_await(manager, manager->nr_joins > nr_joins);
-	assert_int_not_equal(fake_call_await(&reservation), 0);
+	assert_int_not_equal(fake_call_await(&opening), 0);
 	assert_int_not_equal(fake_call_await(&trim), 0);
 	/* After the next listing no trim of before is under way. */
 	fake_manager_vanish(manager);

@@ -29,6 +29,7 @@
 #include "lib/bytes.h"
 #include "lib/child.h"
 #include "lib/data_client.h"
+#include "lib/effort.h"
 #include "lib/flash_gate.h"
 #include "server/store_private.h"
 
@@ -189,11 +190,38 @@ static void trim(struct bed *bed, struct order *order, uint64_t extent)
 	assert_int_equal(store_trim(bed->store, NAMESPACE, ranges, 2, on_done, order), 0);
 }
 
+struct made {
+	struct order order;
+	struct store_extent_info info;
+};
+
+static void on_reserved(void *argument, int status, const struct store_extent_info *info)
+{
+	struct made *made = argument;
+
+	if (info)
+		made->info = *info;
+	on_done(&made->order, status);
+}
+
+/* Waits until it is made. */
+static int reserve_for(struct store *store, struct store_extent_info *info)
+{
+	struct made made = {0};
+	int ret;
+
+	order_open(&made.order);
+	ret = store_reserve(store, NAMESPACE, EXTENT_BYTES, CLOCK_NEVER, on_reserved, &made);
+	ret = ret ? ret : order_await(&made.order);
+	*info = made.info;
+	return ret;
+}
+
 static struct store_extent_info reserve(struct bed *bed)
 {
 	struct store_extent_info info;
 
-	assert_int_equal(store_reserve(bed->store, NAMESPACE, EXTENT_BYTES, &info), 0);
+	assert_int_equal(reserve_for(bed->store, &info), 0);
 	assert_true(info.is_provisional);
 	return info;
 }
@@ -549,8 +577,7 @@ static void *reserve_in(void *argument)
 	struct reservation *reservation = argument;
 	struct store_extent_info info;
 
-	reservation->status =
-		store_reserve(reservation->bed->store, NAMESPACE, EXTENT_BYTES, &info);
+	reservation->status = reserve_for(reservation->bed->store, &info);
 	return NULL;
 }
 
@@ -621,13 +648,46 @@ static void test_device_beyond_use(void **state)
 		;
 	assert_int_equal(completion.status, -EIO);
 	assert_int_equal(data_client_sync(&bed.client, &opening), -EIO);
-	assert_true(store_reserve(bed.store, NAMESPACE, EXTENT_BYTES, &listed) < 0);
+	assert_true(reserve_for(bed.store, &listed) < 0);
 	assert_int_equal(store_joined(bed.store, "fake"), -EIO);
 	trim(&bed, &trimming, confirmed.extent);
 	assert_true(order_await(&trimming) < 0);
 	release(&bed, &releasing, confirmed.extent, false);
 	assert_true(order_await(&releasing) < 0);
 	assert_int_equal(nr_listed(&bed, &listed), 2);
+	bed_close(&bed);
+}
+
+/* A device that takes long: whoever asks hears so in time, and what was asked for is not left behind. Nobody waits for the term's record. */
+static void test_a_slow_device(void **state)
+{
+	const struct store_term term = {.number = 7, .random = 9};
+	struct store_extent_info listed;
+	struct made made = {0};
+	struct store_stat stat;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed);
+	flash_gate_hold(FLASH_IO_WRITE);
+	assert_int_equal(store_note_term(bed.store, term), 0);
+	assert_int_equal(store_note_term(bed.store, term), 0);
+	order_open(&made.order);
+	assert_int_equal(store_reserve(bed.store, NAMESPACE, EXTENT_BYTES, clock_deadline_ms(400),
+				       on_reserved, &made),
+			 0);
+	assert_int_equal(order_await(&made.order), -ETIMEDOUT);
+	do {
+		test_pause();
+		store_stat(bed.store, &stat);
+	} while (stat.slow_ms < 1000);
+	flash_gate_release();
+	while (nr_listed(&bed, &listed) != 0) /* it is being removed */
+		test_pause();
+	store_stat(bed.store, &stat);
+	assert_int_equal(stat.slow_ms, 0);
+	assert_int_equal(stat.term.number, term.number);
+	assert_int_equal(stat.granted_bytes, 0);
 	bed_close(&bed);
 }
 
@@ -810,7 +870,7 @@ static void test_errors_of_the_device(void **state)
 		info = reserve(&bed);
 		key = key_of(&bed, info.extent);
 		flash_gate_fail(FLASH_IO_WRITE, errors[i]);
-		assert_true(store_reserve(bed.store, NAMESPACE, EXTENT_BYTES, &info) < 0);
+		assert_true(reserve_for(bed.store, &info) < 0);
 		trim(&bed, &order, info.extent);
 		order_await(&order);
 		release(&bed, &order, info.extent, false);
@@ -1150,6 +1210,7 @@ TEST_GROUP(store)
 		cmocka_unit_test(test_closing_waits_for_zeros),
 		cmocka_unit_test(test_zeros_at_a_device_beyond_use),
 		cmocka_unit_test(test_tells_that_it_is_read_only),
+		cmocka_unit_test(test_a_slow_device),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
