@@ -200,6 +200,11 @@ static Afar__Request *publish_version(const struct target *target)
 	return ask_publish(&target->region);
 }
 
+static Afar__Request *use_version(const struct target *target)
+{
+	return ask_use(&target->region);
+}
+
 static const struct {
 	Afar__Request *(*ask)(const struct target *target);
 	bool is_by_generation;
@@ -214,6 +219,7 @@ static const struct {
 	{close_region, true},  {free_region, true},	{get_access, true},
 	{look, true},	       {finish, true},		{seal, true},
 	{begin_version, true}, {prepare_version, true}, {publish_version, true},
+	{use_version, true},
 };
 #define ASKS (sizeof(asks) / sizeof(asks[0]))
 
