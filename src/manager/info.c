@@ -66,6 +66,7 @@ Afar__NamespaceInfo *info_namespace(const struct core *core, const struct sessio
 	if ((rights & RIGHT_OWN) != 0)
 		is_complete = add_grants(info, ns) && is_complete;
 	info->identity = ns->identity;
+	info->is_suspect = ns->is_suspect;
 	info->reserved_bytes = ns->reserved_bytes;
 	info->allocated_bytes = ns->allocated_bytes;
 	info->nr_regions = ns->nr_regions;

@@ -217,6 +217,7 @@ static const struct operation operations[] = {
 	{CALL(NAMESPACE_RESERVE), OPERATION_ONCE, FOR_CLIENT, wait_for_servers, namespace_reserve},
 	{CALL(RESERVE_CANCEL), OPERATION_CHANGE, FOR_CLIENT, NULL, reserve_cancel},
 	{CALL(NAMESPACE_RELEASE), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_release},
+	{CALL(NAMESPACE_ACCEPT), OPERATION_ONCE, FOR_OPERATOR, NULL, namespace_accept},
 	{CALL(NAMESPACE_GRANT), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_grant},
 	{CALL(REGION_ALLOC), OPERATION_ONCE, FOR_CLIENT, wait_to_allocate, region_alloc},
 	{CALL(REGION_OPEN), OPERATION_ONCE, FOR_CLIENT, wait_to_open, region_open},

@@ -31,6 +31,7 @@ ns grant NAME bob r
 ns rm NAME --force
 ns reserve NAME 2M
 ns release NAME
+ns accept-older NAME --yes
 region put file NAME:a
 region get NAME:a -
 region ls NAME

@@ -505,7 +505,8 @@ static bool may_ask(struct core *core, const struct event *event, uint64_t numbe
 	struct namespace *ns;
 
 	return core_session(core, event, session) == 0 &&
-	       core_namespace(core, *session, "use files", number, rights, &ns) == 0;
+	       core_namespace(core, *session, "use files", number, rights, &ns) == 0 &&
+	       !ns->is_suspect;
 }
 
 /* Returns whether anybody but the session may have something delegated. */
