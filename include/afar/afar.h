@@ -262,10 +262,18 @@ int64_t afar_manager_check(struct afar_session *session, afar_manager_say say, v
 			   uint64_t *nr_records);
 
 /*
+ * Says that what the manager's older records lead to in a namespace, a volume or a file system may be read; for operators only. After
+ * afar_manager_accept_older() everything that had bytes then answers -EBADMSG when it is opened. It is the caller's word that the bytes of files and regions
+ * there may be others', which were given the same places since that copy: from then on they are read with status 0.
+ * Errors: -ENOENT, -EALREADY (it waits for nobody's word).
+ */
+int afar_namespace_accept_older(struct afar_session *session, const char *name);
+
+/*
  * Says that the manager's records count, though servers or stores have seen later ones: an older copy of the manager's folder was put
  * back, and the newest is lost. For operators only. Until then these do not join, and afar_session_status() tells who they are (`newer`). From then on
- * they do, until the manager ends. It is the caller's word that what was made since that copy is given up, and that bytes which were given to others since
- * may be read under their old names.
+ * they do, until the manager ends. It is the caller's word that what was made since that copy is given up. Sessions that are older than the manager's start
+ * end. What had bytes at the time of the copy is not read before afar_namespace_accept_older().
  * Errors: -EALREADY (nobody has seen later ones).
  */
 int afar_manager_accept_older(struct afar_session *session);
@@ -277,6 +285,35 @@ int afar_manager_accept_older(struct afar_session *session);
  */
 int afar_store_regions(struct afar_session *session, uint64_t store, uint64_t after,
 		       struct afar_server_region *out, unsigned max);
+
+/* What a namespace loses. */
+enum afar_loss_kind {
+	AFAR_LOSS_REGIONS, /* regions with a part there: all of each        */
+	AFAR_LOSS_VOLUME,  /* the volume: all of it                         */
+	AFAR_LOSS_FILES,   /* of a file system's files what is there        */
+};
+struct afar_loss {
+	size_t size; /* sizeof(struct afar_loss), as the library has it */
+	char ns[AFAR_NAME_MAX + 1];
+	uint32_t kind;	 /* enum afar_loss_kind                           */
+	uint32_t is_cut; /* there may be more than `nr` files, and bytes  */
+	uint64_t nr;	 /* regions, or files; 1 of a volume              */
+	uint64_t bytes;	 /* of the regions, or of the volume; that files have there */
+};
+
+/* Is told what a namespace loses. */
+typedef void (*afar_loss_say)(void *argument, const struct afar_loss *loss);
+
+/*
+ * Tells what is lost with the memory of a server, or with a store, before it is given up; for operators only. `say` is called for
+ * each namespace that has something there. Counting files asks the manager several times: it goes through the
+ * places of all files, 20 000 in one call, while others' calls go on. It stops when it has counted `max_files` of a file system (0: never).
+ * Errors: -ENOENT, -EOPNOTSUPP (the manager is older).
+ */
+int afar_server_losses(struct afar_session *session, uint64_t server, uint64_t max_files,
+		       afar_loss_say say, void *argument);
+int afar_store_losses(struct afar_session *session, uint64_t store, uint64_t max_files,
+		      afar_loss_say say, void *argument);
 
 /*
  * Takes a store that is away out of the cluster; for operators only. The caller says that its device

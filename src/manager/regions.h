@@ -7,7 +7,7 @@
 #include "manager/core_private.h"
 
 core_operation namespace_create, namespace_open, namespace_delete, namespace_list,
-	namespace_release;
+	namespace_release, namespace_accept;
 /* How people call a namespace, a volume and a file system, and the group of commands about it. */
 static inline const char *kind_noun(bool is_volume, bool is_files)
 {
@@ -28,6 +28,9 @@ static inline const char *namespace_command(const struct namespace *ns)
 /* -ENOENT also without any right, -EACCES without all of the rights, with a sentence. */
 int core_namespace(const struct core *core, const struct session *session, const char *asked,
 		   uint64_t number, uint32_t rights, struct namespace **out);
+/* -EBADMSG, with a sentence: the records are an older copy's, so what they lead to may be others' bytes, and no operator has
+ * accepted that. */
+int namespace_check_records(const struct namespace *ns, const char *asked);
 /* Gives the memory of a deleted namespace back once no region is left. -ENOMEM. */
 int namespace_finish(struct core *core, struct namespace *ns);
 /* 1 to `length_max` bytes, without control characters. */
@@ -62,8 +65,10 @@ int region_reclaim(struct core *core, struct region *region);
 int region_remove(struct core *core, struct region *region);
 
 /* Versions of copy-on-write regions: versions.c. */
-core_operation region_begin, region_prepare, region_publish;
+core_operation region_begin, region_prepare, region_publish, region_use;
 core_wait versions_wait;
+/* A begin that may wait does so until the writer has ended, or has not used its claim for a while. */
+core_wait versions_wait_to_begin;
 /* Gives a region its unit, and a layout in which nothing has been written. -AFAR_ERESERVE, with a sentence; -ENOMEM. */
 int versions_first_layout(struct core *core, struct namespace *ns, struct region *region);
 /* Finds the newest version of a region. -AFAR_EFREED, with a sentence. */
@@ -71,7 +76,7 @@ int versions_find_newest(const char *asked, const struct region *region, struct 
 /* Counts the versions before the newest one that sessions have open, and those sessions, added up. */
 void versions_count(const struct region *newest, uint32_t *nr_older, uint32_t *nr_references);
 /* Returns who is writing the next version, for people; empty: nobody. The caller's to free; NULL: no memory. */
-char *versions_writer(const struct region *newest);
+char *versions_writer(const struct core *core, const struct region *newest);
 /* Marks in a layout's message what nobody writes. Does nothing for a region without versions. */
 void versions_freeze(const struct region *region, Layout__Layout *message);
 

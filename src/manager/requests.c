@@ -16,6 +16,7 @@
 #include "manager/records_check.h"
 #include "manager/regions.h"
 #include "manager/requests.h"
+#include "manager/servers.h"
 #include "manager/sessions.h"
 #include "manager/terms.h"
 #include "manager/trims.h"
@@ -217,6 +218,7 @@ static const struct operation operations[] = {
 	{CALL(NAMESPACE_RESERVE), OPERATION_ONCE, FOR_CLIENT, wait_for_servers, namespace_reserve},
 	{CALL(RESERVE_CANCEL), OPERATION_CHANGE, FOR_CLIENT, NULL, reserve_cancel},
 	{CALL(NAMESPACE_RELEASE), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_release},
+	{CALL(NAMESPACE_ACCEPT), OPERATION_ONCE, FOR_OPERATOR, NULL, namespace_accept},
 	{CALL(NAMESPACE_GRANT), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_grant},
 	{CALL(NAMESPACE_LIMIT), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_limit},
 	{CALL(REGION_ALLOC), OPERATION_ONCE, FOR_CLIENT, wait_to_allocate, region_alloc},
@@ -227,7 +229,8 @@ static const struct operation operations[] = {
 	{CALL(REGION_ACCESS), OPERATION_READ, FOR_CLIENT, wait_for_servers, region_access},
 	{CALL(REGION_SEAL), OPERATION_ONCE, FOR_CLIENT, wait_for_servers, region_seal},
 	{CALL(REGION_FINISH), OPERATION_ONCE, FOR_CLIENT, NULL, region_finish},
-	{CALL(REGION_BEGIN), OPERATION_ONCE, FOR_CLIENT, NULL, region_begin},
+	{CALL(REGION_BEGIN), OPERATION_ONCE, FOR_CLIENT, versions_wait_to_begin, region_begin},
+	{CALL(REGION_USE), OPERATION_CHANGE, FOR_CLIENT, NULL, region_use},
 	{CALL(REGION_PREPARE), OPERATION_ONCE, FOR_CLIENT, wait_to_prepare, region_prepare},
 	{CALL(REGION_PUBLISH), OPERATION_ONCE, FOR_CLIENT, NULL, region_publish},
 	{CALL(REGION_LOOK), OPERATION_READ, FOR_CLIENT, seal_wait, region_look},
@@ -242,6 +245,8 @@ static const struct operation operations[] = {
 	{CALL(KEY_REVOKE), OPERATION_ONCE, FOR_OPERATOR, NULL, key_revoke},
 	{CALL(KEY_LIMIT), OPERATION_ONCE, FOR_OPERATOR, NULL, key_limit},
 	{CALL(SERVER_REGIONS), OPERATION_READ, FOR_OPERATOR, NULL, server_regions},
+	{CALL(LOSS_LIST), OPERATION_READ, FOR_OPERATOR, NULL, loss_list},
+	{CALL(LOSS_COUNT), OPERATION_READ, FOR_OPERATOR, NULL, loss_count},
 	{CALL(SERVER_REMOVE), OPERATION_ONCE, FOR_OPERATOR, wait_for_servers, server_remove},
 	{CALL(STORE_REGIONS), OPERATION_READ, FOR_OPERATOR, NULL, store_regions},
 	{CALL(STORE_FORGET), OPERATION_ONCE, FOR_OPERATOR, wait_for_servers, store_forget},
@@ -385,6 +390,8 @@ static struct subject subject_of(const struct core *core, const Afar__Request *r
 	case AFAR__REQUEST__CALL_REGION_OPEN:
 		return in_namespace(core, request->region_open->namespace_,
 				    volume_rights(request->region_open->mode));
+	case AFAR__REQUEST__CALL_REGION_BEGIN:
+		return of_region(core, request->region_begin->generation, RIGHT_ALL);
 	case AFAR__REQUEST__CALL_REGION_PREPARE:
 		return of_region(core, request->region_prepare->generation, RIGHT_ALL);
 	case AFAR__REQUEST__CALL_REGION_LOOK:
@@ -413,7 +420,8 @@ static bool may_wait(struct core *core, const struct operation *operation,
 	subject = subject_of(core, event->request);
 	if (!subject.is_named)
 		return true;
-	return subject.ns && !subject.ns->is_deleted && core_session(core, event, &session) == 0 &&
+	return subject.ns && !subject.ns->is_deleted && !subject.ns->is_suspect &&
+	       core_session(core, event, &session) == 0 &&
 	       (rights_of(core, session->principal, subject.ns) & subject.rights) == subject.rights;
 }
 

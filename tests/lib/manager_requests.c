@@ -252,6 +252,15 @@ Afar__Request *ask_publish(const Afar__RegionInfo *region)
 	return request;
 }
 
+Afar__Request *ask_use(const Afar__RegionInfo *region)
+{
+	REQUEST(region_use, afar__region_use, Afar__RegionUse, AFAR__REQUEST__CALL_REGION_USE);
+	ask->namespace_ = region->namespace_;
+	ask->address = region->address;
+	ask->generation = region->generation;
+	return request;
+}
+
 Afar__Request *ask_finish(const Afar__RegionInfo *region)
 {
 	REQUEST(region_finish, afar__region_finish, Afar__RegionFinish,
@@ -341,6 +350,35 @@ Afar__Request *ask_server_regions(uint64_t server, uint64_t after, uint32_t max)
 		AFAR__REQUEST__CALL_SERVER_REGIONS);
 	ask->server = server;
 	ask->after = after;
+	ask->max = max;
+	return request;
+}
+
+Afar__Request *ask_accept_namespace(const char *name)
+{
+	REQUEST(namespace_accept, afar__namespace_accept, Afar__NamespaceAccept,
+		AFAR__REQUEST__CALL_NAMESPACE_ACCEPT);
+	ask->name = strdup(name);
+	return request;
+}
+
+Afar__Request *ask_loss_list(uint64_t server, uint64_t after)
+{
+	REQUEST(loss_list, afar__loss_list, Afar__LossList, AFAR__REQUEST__CALL_LOSS_LIST);
+	ask->server = server;
+	ask->after = after;
+	return request;
+}
+
+Afar__Request *ask_loss_count(uint64_t server, uint64_t fs, const Afar__LossCounted *so_far,
+			      uint32_t max)
+{
+	REQUEST(loss_count, afar__loss_count, Afar__LossCount, AFAR__REQUEST__CALL_LOSS_COUNT);
+	ask->server = server;
+	ask->fs = fs;
+	ask->ino = so_far->ino;
+	ask->unit = so_far->unit;
+	ask->counted = so_far->counted;
 	ask->max = max;
 	return request;
 }

@@ -35,6 +35,7 @@ Afar__Request *ask_namespace(const char *name);
 Afar__Request *ask_grant(uint64_t ns, const char *principal, uint32_t rights);
 Afar__Request *ask_access(const Afar__RegionInfo *region);
 Afar__Request *ask_seal(const Afar__RegionInfo *region);
+Afar__Request *ask_use(const Afar__RegionInfo *region);
 Afar__Request *ask_finish(const Afar__RegionInfo *region);
 Afar__Request *ask_look(const Afar__RegionInfo *region);
 /* Copy-on-write regions: one; what its versions are asked. */
@@ -53,6 +54,10 @@ Afar__Request *ask_resize(uint64_t ns, uint64_t bytes);
 Afar__Request *ask_key_add(const char *name, bool is_server);
 Afar__Request *ask_key_list(void);
 Afar__Request *ask_server_regions(uint64_t server, uint64_t after, uint32_t max);
+Afar__Request *ask_accept_namespace(const char *name);
+Afar__Request *ask_loss_list(uint64_t server, uint64_t after);
+Afar__Request *ask_loss_count(uint64_t server, uint64_t fs, const Afar__LossCounted *so_far,
+			      uint32_t max);
 Afar__Request *ask_server_remove(uint64_t server);
 Afar__Request *ask_store_regions(uint64_t store);
 Afar__Request *ask_store_forget(uint64_t store);

@@ -205,6 +205,11 @@ static Afar__Request *publish_version(const struct target *target)
 	return ask_publish(&target->region);
 }
 
+static Afar__Request *use_version(const struct target *target)
+{
+	return ask_use(&target->region);
+}
+
 static const struct {
 	Afar__Request *(*ask)(const struct target *target);
 	bool is_by_generation;
@@ -219,6 +224,7 @@ static const struct {
 	{close_region, true},  {free_region, true},	{get_access, true},
 	{look, true},	       {finish, true},		{seal, true},
 	{begin_version, true}, {prepare_version, true}, {publish_version, true},
+	{use_version, true},
 	{limit_ns, false},
 };
 #define ASKS (sizeof(asks) / sizeof(asks[0]))
@@ -240,6 +246,9 @@ static const Afar__Request__CallCase others[] = {
 	CALL(KEY_LIMIT),
 	CALL(SERVER_REGIONS),
 	CALL(SERVER_REMOVE),
+	CALL(NAMESPACE_ACCEPT),
+	CALL(LOSS_LIST),
+	CALL(LOSS_COUNT),
 	CALL(STORE_REGIONS),
 	CALL(STORE_FORGET),
 	CALL(STORE_FREE_ORPHANS),
