@@ -334,9 +334,9 @@ static int conclude(const struct service *service)
 				asked);
 	if (nbdkit->is_over)
 		return cli_fail(
-			"%s: its session has ended, because somebody took the volume over or "
-			"the manager did not hear of it for too long: its clients are cut "
-			"off; 'afar volume stat %s' shows who has it",
+			"%s: its session has ended, because somebody took the volume over, the "
+			"manager did not hear of it for too long, or its key is not accepted any "
+			"more: its clients are cut off; 'afar volume stat %s' shows who has it",
 			asked, service->request->volume);
 	if (has_failed(service))
 		return cli_fail(

@@ -77,4 +77,16 @@ for nbdkit in lives dies; do
 	[ $nbdkit = dies ] || ! wait "$client" || fail "a write to what is gone went well: $(cat late.out)"
 	is_as_it_was 0
 done
+# With other keys, too.
+start_export v v
+io 'write -P 1 0 1M' flush || fail "$(cat io.out)"
+kill_daemon manager
+kill_daemon one
+qemu-io -f raw -c 'read -P 1 0 1M' "$nbd" >late.out 2>&1 4>&- &
+client=$!
+start_cluster_in third
+ends_with 1 v
+grep -q '^afar: export v: its session has ended, ' v.err || fail "where its key is not accepted, the export said $(cat v.err)"
+! wait "$client" || fail "a read of what is gone went well: $(cat late.out)"
+is_as_it_was 0
 nothing_is_left
