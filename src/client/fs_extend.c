@@ -102,6 +102,18 @@ static int extend_some(struct extension *extension)
 			  fs->ns->name);
 }
 
+/* Asks again while room may come back of what was removed just now. */
+static int extend_patiently(struct extension *extension)
+{
+	unsigned nr = 0;
+	int ret;
+
+	do {
+		ret = extend_some(extension);
+	} while (used_again(extension->inode->fs, ret, &nr));
+	return ret;
+}
+
 int inode_extend(struct file_inode *inode, const struct file_wish *wish)
 {
 	struct extension *extension = calloc(1, sizeof(*extension));
@@ -120,11 +132,11 @@ int inode_extend(struct file_inode *inode, const struct file_wish *wish)
 		extension_add(extension, wish, vector);
 		if (extension->nr < FS_CALL_MAX)
 			continue;
-		ret = extend_some(extension);
+		ret = extend_patiently(extension);
 		extension->nr = 0;
 	}
 	if (ret == 0 && extension->nr != 0)
-		ret = extend_some(extension);
+		ret = extend_patiently(extension);
 	pthread_mutex_unlock(&inode->extending);
 	free(extension);
 	return ret;

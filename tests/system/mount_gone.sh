@@ -148,6 +148,14 @@ for name in d e; do
 	mv limited/$name limited/a
 done
 mkdir limited/more 2>/dev/null && fail "more files than the limit allows"
+# And at that of bytes.
+"$AFAR" fs set few --max 8M --max-files none
+for round in 1 2 3 4 5 6 7 8 9 10; do
+	head -c 12M /dev/zero >limited/big 2>/dev/null && fail "more bytes than the limit allows"
+	rm limited/big
+	head -c 6M /dev/zero >limited/big || fail "a file after another was removed, at the limit of bytes, in round $round"
+	rm limited/big
+done
 end_mount limited
 end_mount near
 end_mount far
