@@ -28,6 +28,8 @@ static inline const char *namespace_command(const struct namespace *ns)
 /* -ENOENT also without any right, -EACCES without all of the rights, with a sentence. */
 int core_namespace(const struct core *core, const struct session *session, const char *asked,
 		   uint64_t number, uint32_t rights, struct namespace **out);
+/* Releases whole extents in which nothing is, of at most so many bytes together. `*given`: of how many. -ENOMEM. */
+int namespace_give_back(struct core *core, struct namespace *ns, uint64_t bytes, uint64_t *given);
 /* Gives the memory of a deleted namespace back once no region is left. -ENOMEM. */
 int namespace_finish(struct core *core, struct namespace *ns);
 /* 1 to `length_max` bytes, without control characters. */
