@@ -217,7 +217,8 @@ static const struct operation operations[] = {
 	{CALL(NAMESPACE_LIST), OPERATION_READ, FOR_CLIENT, NULL, namespace_list},
 	{CALL(NAMESPACE_RESERVE), OPERATION_ONCE, FOR_CLIENT, wait_for_servers, namespace_reserve},
 	{CALL(RESERVE_CANCEL), OPERATION_CHANGE, FOR_CLIENT, NULL, reserve_cancel},
-	{CALL(NAMESPACE_RELEASE), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_release},
+	{CALL(NAMESPACE_RELEASE), OPERATION_ONCE, FOR_CLIENT, files_wait_to_release,
+	 namespace_release},
 	{CALL(NAMESPACE_ACCEPT), OPERATION_ONCE, FOR_OPERATOR, NULL, namespace_accept},
 	{CALL(NAMESPACE_GRANT), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_grant},
 	{CALL(NAMESPACE_LIMIT), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_limit},
@@ -385,6 +386,8 @@ static struct subject of_region(const struct core *core, uint64_t generation, ui
 static struct subject subject_of(const struct core *core, const Afar__Request *request)
 {
 	switch (request->call_case) {
+	case AFAR__REQUEST__CALL_NAMESPACE_RELEASE:
+		return in_namespace(core, request->namespace_release->namespace_, RIGHT_OWN);
 	case AFAR__REQUEST__CALL_REGION_ALLOC:
 		return in_namespace(core, request->region_alloc->namespace_, RIGHT_ALL);
 	case AFAR__REQUEST__CALL_REGION_OPEN:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A file system in memory whose server ends, as the manager keeps it; and limits beside that. */
+/* A file system's pool: when a server ends, limits, what files get ahead, and what goes back. */
 #include "lib/manager_files.h"
 
 #include <sys/stat.h>
@@ -248,12 +248,339 @@ static void test_little_is_left_behind(void **state)
 	assert_true(all - free_units() <= 300 + MIB / FILE_UNIT);
 }
 
+/* Who writes on and on says what he has written of what came ahead, and goes on getting some. */
+static void test_who_writes_on_gets_more(void **state)
+{
+	const struct inode *inode;
+	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644), used = 0, to = 0;
+	unsigned nr_extends = 0;
+
+	(void)state;
+	FILE_DO(ask_file_open(file, 1), 0);
+	for (uint64_t unit = 0; unit < POOL_UNITS * 3 / 4; unit++) {
+		Afar__Request *request;
+
+		if (unit < to) {
+			used++; /* without a word to the manager */
+			continue;
+		}
+		request = ask_extend(file, unit * FILE_UNIT, FILE_UNIT);
+		change_of(request)->extend->ahead_to = to;
+		change_of(request)->extend->ahead_used = used;
+		FILE_DO(request, 0);
+		inode = file_cached(fs_of(), file)->inode;
+		to = inode->spare_to;
+		used = 0;
+		nr_extends++;
+	}
+	assert_true(nr_extends < 20);
+	/* Of less than all, the rest counts; and of more than there is, no more. */
+	for (uint64_t said = 0; said < 3; said++) {
+		uint64_t behind = inode->nr_behind, nr = inode->spare_to - inode->spare_from;
+		Afar__Request *request = ask_extend(file, (to + said) * FILE_UNIT, FILE_UNIT);
+
+		if (nr == 0)
+			break;
+		change_of(request)->extend->ahead_to = said == 1 ? to + 1 : to;
+		change_of(request)->extend->ahead_used = said == 0 ? nr - 1 : UINT64_MAX;
+		FILE_DO(request, 0);
+		inode = file_cached(fs_of(), file)->inode;
+		assert_int_equal(inode->nr_behind, behind + (said == 0 ? 1 : said == 1 ? nr : 0));
+		to = inode->spare_to;
+	}
+}
+
+/* `client` has written a new file up to `end`, and has got more ahead; `other` has it open, too. */
+static uint64_t make_ahead(const char *name, uint64_t end)
+{
+	uint64_t file = must_make(ROOT, name, S_IFREG | 0644), all;
+
+	FILE_DO(ask_file_open(file, 1), 0);
+	OTHER_DO(ask_file_open(file, 1), 0);
+	FILE_DO(ask_extend(file, 0, FILE_UNIT), 0); /* looks at the pool */
+	all = free_units() + 1;
+	FILE_DO(ask_extend(file, 0, end), 0);
+	FILE_DO(ask_extend(file, end, FILE_UNIT), 0);
+	FILE_DO(ask_end(file, end, 0), 0);
+	assert_true(all - free_units() > end / FILE_UNIT + 1);
+	return file;
+}
+
+/* What `client` has got ahead, or asked for, and not written goes back when the last one closes the file, whoever that
+ * is. */
+static void test_room_ahead_goes_back(void **state)
+{
+	uint64_t end = 5 * FILE_UNIT, file, all;
+
+	(void)state;
+	FILE_DO(ask_make(ROOT, "a", S_IFREG | 0644, 9, FILE_UNIT), 0);
+	FILE_DO(ask_file_close(9), 0); /* nothing was written */
+	fixture_advance(&fixture, 1000);
+	all = free_units();
+	assert_int_equal(all, POOL_UNITS);
+
+	file = make_ahead("f", end);
+	FILE_DO(ask_sync_close(file, end, 1), 0);
+	fixture_advance(&fixture, 1000);
+	assert_true(all - free_units() > 5);
+	fixture.store.fail_at = 1;
+	fixture.store.failure = -ENOSPC;
+	OTHER_DO(ask_file_close(1), -ENOSPC);
+	check_files();
+	assert_true(all - free_units() > 5);
+	OTHER_DO(ask_file_close(1), 0);
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(all - free_units(), 5);
+	check_files();
+	expect_size(file, end);
+
+	/* Killed: its servers have closed its connections before. */
+	file = make_ahead("g", end);
+	OTHER_DO(ask_file_close(1), 0);
+	client_lose(&fixture, &client);
+	fixture_advance(&fixture, 10000);
+	assert_int_equal(all - free_units(), 10);
+	assert_int_equal(client_open(&fixture, &client), 0);
+	open_pool(&client);
+	expect_size(file, end);
+	check_files();
+}
+
+/* After a restart others may have it open, and write there, who have still to tell. */
+static void test_room_ahead_of_those_who_have_not_told(void **state)
+{
+	uint64_t end = 5 * FILE_UNIT, file = make_ahead("f", end), all;
+
+	(void)state;
+	restart();
+	FILE_DO(ask_claim(1, file, end), 0);
+	all = free_units();
+	FILE_DO(ask_file_close(1), 0);
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(free_units(), all);
+	OTHER_DO(ask_claim(1, file, end + 1), 0);
+	OTHER_DO(ask_file_close(1), 0);
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(free_units(), POOL_UNITS - 6);
+	expect_size(file, end + 1);
+}
+
+/* The manager ends, and then the writer, who has not told what he had open. What nobody has committed is not there. */
+static void test_room_ahead_of_a_writer_who_ends_with_the_manager(void **state)
+{
+	uint64_t end = 5 * FILE_UNIT, file = make_ahead("f", end), gone;
+	Afar__FileAttributes attributes;
+
+	(void)state;
+	gone = must_make(ROOT, "g", S_IFREG | 0644);
+	FILE_DO(ask_file_open(gone, 2), 0);
+	FILE_DO(ask_extend(gone, 0, end), 0);
+	restart();
+	OTHER_DO(ask_claim(0, 0, 0), 0);
+	fixture_advance(&fixture, 1000);
+	assert_true(free_units() < POOL_UNITS - 10);
+	client_lose(&fixture, &client);
+	fixture_advance(&fixture, 10000);
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(client_open(&fixture, &client), 0);
+	open_pool(&client);
+	check_files();
+	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
+	assert_int_equal(free_units(), POOL_UNITS - attributes.size / FILE_UNIT);
+	/* One who goes on keeps it until he closes. */
+	FILE_DO(ask_file_open(file, 1), 0);
+	FILE_DO(ask_extend(file, 0, end), 0);
+	FILE_DO(ask_extend(file, end, FILE_UNIT), 0);
+	restart();
+	OTHER_DO(ask_claim(0, 0, 0), 0);
+	FILE_DO(ask_claim_of(1, file, end, attributes.layout), 0);
+	fixture_advance(&fixture, 1000);
+	assert_true(free_units() < POOL_UNITS - 6);
+	FILE_DO(ask_file_close(1), 0);
+	FILE_DO(ask_remove(ROOT, "g", false), 0);
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(free_units(), POOL_UNITS - 5);
+	FILE_DO(ask_stat(gone), -ESTALE);
+	restart();
+	assert_int_equal(fs_of()->nr_left, 0); /* nothing is noted any more */
+	claim_nothing();
+}
+
+/* Releases all that can be; returns how much that was. */
+static uint64_t release_all(void)
+{
+	Afar__Reply *reply = must(&client, ask_release(fs_number, UINT64_MAX));
+	uint64_t bytes = reply->namespace_released->bytes;
+
+	drop(reply);
+	check_files();
+	return bytes;
+}
+
+static void grow_pool(uint64_t bytes)
+{
+	EXPECT(&client, ask_reserve(fs_number, bytes), 0);
+	EXPECT(&client, ask_resize(fs_number, volume_region(ns_of(fs_number))->length + bytes), 0);
+}
+
+static uint64_t granted(void)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(fixture.servers[i].granted,
+				 state_server(fixture.core->state, fixture.servers[i].number)
+					 ->dram.granted_bytes);
+		bytes += fixture.servers[i].granted;
+	}
+	return bytes;
+}
+
+/* Extents in which files have nothing go back, and the pool grows elsewhere. */
+static void test_free_extents_go_back(void **state)
+{
+	const struct region *pool = volume_region(ns_of(fs_number));
+	uint64_t number;
+
+	(void)state;
+	grow_pool(POOL_BYTES);
+	FILE_DO(ask_make(ROOT, "small", S_IFREG | 0644, 0, FILE_UNIT), 0);
+	FILE_DO(ask_make(ROOT, "large", S_IFREG | 0644, 0, 2 * POOL_BYTES - 2 * FILE_UNIT), 0);
+	assert_int_equal(release_all(), 0);
+	assert_int_equal(granted(), 2 * POOL_BYTES);
+	FILE_DO(ask_remove(ROOT, "large", false), 0);
+	/* What cannot be committed has not happened. */
+	number = pool->layout_number;
+	fixture_advance(&fixture, 1000);
+	fixture.store.fail_at = 1;
+	fixture.store.failure = -ENOSPC;
+	EXPECT(&client, ask_release(fs_number, UINT64_MAX), -ENOSPC);
+	check_files();
+	assert_int_equal(pool->layout_number, number);
+	assert_int_equal(granted(), 2 * POOL_BYTES);
+	assert_int_equal(release_all(), 2 * POOL_BYTES - 2 * MIB);
+	assert_true(pool->layout_number > number); /* so clients look again */
+	assert_int_equal(pool->length, 2 * POOL_BYTES);
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(granted(), 2 * MIB);
+	assert_int_equal(free_units(), 2 * MIB / FILE_UNIT - 1);
+	restart();
+	claim_nothing();
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(free_units(), 2 * MIB / FILE_UNIT - 1);
+	expect_units(1, 0);
+	/* The next one finds nothing more, and what it grows by goes, too. */
+	assert_int_equal(release_all(), 0);
+	grow_pool(POOL_BYTES);
+	FILE_DO(ask_make(ROOT, "large", S_IFREG | 0644, 0, POOL_BYTES), 0);
+	expect_units(1 + POOL_BYTES / FILE_UNIT, 0);
+	FILE_DO(ask_remove(ROOT, "large", false), 0);
+	FILE_DO(ask_remove(ROOT, "small", false), 0);
+	assert_int_equal(release_all(), POOL_BYTES + 2 * MIB);
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(granted(), 0);
+	/* The layout does not grow with each time. */
+	pool = volume_region(ns_of(fs_number));
+	assert_int_equal(pool->layout->nr_groups, 1);
+	grow_pool(POOL_BYTES);
+	FILE_DO(ask_make(ROOT, "large", S_IFREG | 0644, 0, POOL_BYTES), 0);
+	expect_units(POOL_BYTES / FILE_UNIT, 0);
+}
+
+/* No more than is asked for, and not what is being zeroed, unless it soon is. */
+static void test_release_waits_for_zeroing(void **state)
+{
+	Afar__Reply *reply;
+
+	(void)state;
+	FILE_DO(ask_make(ROOT, "f", S_IFREG | 0644, 0, POOL_BYTES), 0);
+	fixture.servers[0].refuse_to_zero = -EIO;
+	FILE_DO(ask_remove(ROOT, "f", false), 0);
+	assert_int_equal(fs_of()->pending_bytes, POOL_BYTES);
+	assert_int_equal(release_all(), 0);
+	fixture.servers[0].refuse_to_zero = 0;
+	fixture_advance(&fixture, 2000);
+	FILE_DO(ask_make(ROOT, "f", S_IFREG | 0644, 0, POOL_BYTES), 0);
+	FILE_DO(ask_make(ROOT, "g", S_IFREG | 0644, 0, 0), 0);
+	FILE_DO(ask_remove(ROOT, "f", false), 0);
+	reply = must(&client, ask_release(fs_number, 3 * MIB));
+	assert_int_equal(reply->namespace_released->bytes, 2 * MIB);
+	drop(reply);
+	assert_int_equal(free_units(), 2 * MIB / FILE_UNIT);
+	assert_int_equal(release_all(), 2 * MIB);
+	assert_int_equal(free_units(), 0);
+}
+
+static void eleven_minutes(void)
+{
+	fixture_advance(&fixture, 660000);
+	fixture_advance(&fixture, 1);
+}
+
+/* An emptied pool goes back by itself when nobody has needed it for ten minutes. */
+static void test_an_emptied_pool_goes_back(void **state)
+{
+	const uint64_t minutes = 60000;
+
+	(void)state;
+	FILE_DO(ask_make(ROOT, "f", S_IFREG | 0644, 0, POOL_BYTES), 0);
+	FILE_DO(ask_make(ROOT, "g", S_IFREG | 0644, 0, 0), 0);
+	fixture_advance(&fixture, 30 * minutes);
+	FILE_DO(ask_remove(ROOT, "f", false), 0);
+	fixture_advance(&fixture, 1000);
+	fixture_advance(&fixture, 9 * minutes);
+	assert_int_equal(granted(), POOL_BYTES);
+	/* It was needed for a moment, and then a little is. */
+	FILE_DO(ask_make(ROOT, "f", S_IFREG | 0644, 0, POOL_BYTES - FILE_UNIT), 0);
+	FILE_DO(ask_remove(ROOT, "f", false), 0);
+	fixture_advance(&fixture, 1000);
+	fixture_advance(&fixture, 2 * minutes);
+	fixture_advance(&fixture, 1);
+	assert_int_equal(granted(), POOL_BYTES);
+	FILE_DO(ask_make(ROOT, "h", S_IFREG | 0644, 0, FILE_UNIT), 0);
+	eleven_minutes();
+	eleven_minutes();
+	assert_int_equal(granted(), POOL_BYTES);
+	FILE_DO(ask_remove(ROOT, "h", false), 0);
+	fixture_advance(&fixture, 1000);
+	/* What somebody has just reserved stays. */
+	EXPECT(&client, ask_reserve(fs_number, POOL_BYTES), 0);
+	eleven_minutes();
+	eleven_minutes();
+	assert_int_equal(granted(), 2 * POOL_BYTES);
+	EXPECT(&client, ask_resize(fs_number, volume_region(ns_of(fs_number))->length + POOL_BYTES),
+	       0);
+	fixture.store.fail_at = 1;
+	fixture.store.failure = -ENOSPC;
+	FILE_DO(ask_make(ROOT, "h", S_IFREG | 0644, 0, FILE_UNIT), -ENOSPC);
+	FILE_DO(ask_make(ROOT, "h", S_IFREG | 0644, 0, FILE_UNIT), 0); /* looks at the pool */
+	FILE_DO(ask_remove(ROOT, "h", false), 0);
+	eleven_minutes();
+	fixture.store.fail_at = 1;
+	eleven_minutes();
+	check_files();
+	eleven_minutes();
+	assert_int_equal(granted(), 0);
+	check_files();
+	grow_pool(POOL_BYTES);
+	FILE_DO(ask_make(ROOT, "f", S_IFREG | 0644, 0, POOL_BYTES), 0);
+}
+
 TEST_GROUP(manager_files_room)
 {
 	const struct CMUnitTest tests[] = {
-		FILES_TEST(test_a_server_ends),		FILES_TEST(test_room_is_where_servers_are),
-		FILES_TEST(test_zeroing_rests),		FILES_TEST(test_limits),
+		FILES_TEST(test_a_server_ends),
+		FILES_TEST(test_room_is_where_servers_are),
+		FILES_TEST(test_zeroing_rests),
+		FILES_TEST(test_limits),
 		FILES_TEST(test_little_is_left_behind),
+		FILES_TEST(test_who_writes_on_gets_more),
+		FILES_TEST(test_room_ahead_goes_back),
+		FILES_TEST(test_room_ahead_of_those_who_have_not_told),
+		FILES_TEST(test_room_ahead_of_a_writer_who_ends_with_the_manager),
+		FILES_TEST(test_free_extents_go_back),
+		FILES_TEST(test_release_waits_for_zeroing),
+		FILES_TEST(test_an_emptied_pool_goes_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -112,6 +112,21 @@ static uint64_t ahead_max(const struct inode *inode)
 	return max < asked ? max : asked;
 }
 
+int file_note_ahead(struct file *file, bool is_ahead)
+{
+	struct undo *undo = fs_core(file->fs)->undo;
+	int ret = file->is_ahead != is_ahead ? undo_room(undo, 1) : 0;
+
+	if (ret < 0 || file->is_ahead == is_ahead)
+		return ret;
+	undo_set(undo, file->is_ahead, is_ahead);
+	if (is_ahead)
+		record_put_ahead(file->fs, file->ino);
+	else
+		record_delete_ahead(file->fs, file->ino);
+	return 0;
+}
+
 /* A file that grows gets more than it needs, so that it has few runs. Goes without. */
 static int take_ahead(struct file *file, uint64_t end)
 {
@@ -126,13 +141,17 @@ static int take_ahead(struct file *file, uint64_t end)
 	if (!pool_is_whole(fs))
 		ahead = 0;
 	ret = ahead != 0 ? fill_hole(file, end, ahead, false) : 0;
+	if (ret == 0 && ahead != 0)
+		ret = file_note_ahead(file, true);
 	return ret == 0 ? set_spare(file, end, end + ahead) : ret;
 }
 
-/* Somebody has asked for these units, and for nothing of what is ahead before them. */
-static int use_spare(struct file *file, uint64_t from, uint64_t end)
+/* Somebody has asked for these units, and for nothing of what is ahead before them. What he has written there all the same, he
+ * has told. */
+static int use_spare(struct file *file, const struct file_wish *wish, uint64_t end)
 {
 	const struct inode *inode = file->inode;
+	uint64_t from = wish->offset / FILE_UNIT;
 	uint64_t passed = from < inode->spare_to ? from : inode->spare_to, nr = 0;
 	struct inode *edited;
 
@@ -140,6 +159,8 @@ static int use_spare(struct file *file, uint64_t from, uint64_t end)
 		return 0;
 	if (passed > inode->spare_from)
 		nr = passed - inode->spare_from;
+	if (wish->ahead_to == inode->spare_to)
+		nr -= wish->ahead_used < nr ? wish->ahead_used : nr;
 	edited = file_edit(file);
 	if (!edited)
 		return error_code(-ENOMEM);
@@ -178,7 +199,7 @@ int file_extend(struct file *file, const struct file_wish *wish)
 		has_grown = true;
 	}
 	if (ret == 0)
-		ret = use_spare(file, offset / FILE_UNIT, end);
+		ret = use_spare(file, wish, end);
 	if (ret == 0 && has_grown && !wish->is_exact && is_at_end(file->runs, end))
 		ret = take_ahead(file, end);
 	return ret;
@@ -285,6 +306,27 @@ int file_punch(struct file *file, const struct session *session, uint64_t offset
 	inode_touch(inode);
 	file_put(file);
 	return 0;
+}
+
+/* Whoever had it open has closed it, or was fenced: nothing can land there any more. An end that a writer was told is
+ * known has been told before, so behind the size is nothing that anybody may read. */
+int file_trim_closed(struct file *file)
+{
+	const struct inode *inode = file->inode;
+	int ret;
+
+	/* After a restart others may have it open, and have still to tell. */
+	if (!inode || inode->nlink == 0 || file->fs->nr_unclaimed != 0)
+		return 0;
+	ret = file_note_ahead(file, false);
+	if (ret == 0 && inode->nr_units != 0)
+		ret = file_load_runs(file);
+	if (ret < 0 || inode->nr_units == 0 || is_at_end(file->runs, units_up(inode->size)))
+		return ret;
+	ret = cut(file, units_up(inode->size), UINT64_MAX);
+	if (ret == 0)
+		file_put(file);
+	return ret;
 }
 
 int file_trim(struct file *file, const struct session *session)

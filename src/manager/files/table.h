@@ -72,6 +72,7 @@ struct file {
 	/* Marks (store.h): of the inode and its runs; of its holds, locks and appender. */
 	uint64_t mark, holds_mark;
 	bool is_dirty;		    /* its record is older than `inode`: put when it is closed */
+	bool is_ahead;		    /* it has a record that it has room ahead */
 	struct cds_list_head holds; /* struct hold */
 	struct cds_list_head locks; /* struct lock: locks.c. In memory alone */
 	uint64_t locks_version;	    /* of these: never the same again. Never taken back */
@@ -149,6 +150,9 @@ struct fs {
 	bool has_failed;   /* one of them */
 	bool is_resting;   /* there is no sweep before retry_at because one has just ended */
 	uint64_t retry_at;
+	/* The least that was free since then, and what of it is to go back: shrink.c. Never taken back. */
+	uint64_t least_free, watched_since;
+	uint64_t surplus;
 
 	void *files_by_ino; /* tree of struct file */
 	size_t nr_files, nr_pinned;
@@ -165,9 +169,9 @@ struct fs {
 	/* Inodes that the operation under way has edited, for its result. */
 	struct file *edited[FS_EDITED_MAX];
 	size_t nr_edited;
-	/* Unlinked files that somebody may have open, when that is not known yet. */
-	uint64_t *unlinked;
-	size_t nr_unlinked;
+	/* Unlinked files, and those with room ahead, that somebody may have open, when that is not known yet. */
+	uint64_t *left;
+	size_t nr_left;
 };
 
 struct files {
@@ -255,6 +259,8 @@ int record_range_xattrs(struct fs *fs, uint64_t ino, int (*visit)(void *argument
 			void *argument);
 void record_put_unlinked(struct fs *fs, uint64_t ino);
 void record_delete_unlinked(struct fs *fs, uint64_t ino);
+void record_put_ahead(struct fs *fs, uint64_t ino);
+void record_delete_ahead(struct fs *fs, uint64_t ino);
 void record_put_scrub(const struct scrub *scrub);
 void record_delete_scrub(const struct scrub *scrub);
 /* Puts the records of the segments of the pool that the range touches. */
@@ -394,6 +400,8 @@ struct file_wish {
 	uint64_t length;
 	bool is_exact;	  /* no more than that */
 	bool is_anywhere; /* also at servers that are away */
+	/* So many units have been written of those that came ahead and end there; 0: not known. */
+	uint64_t ahead_to, ahead_used;
 };
 int file_extend(struct file *file, const struct file_wish *wish);
 /* Makes room at the beginning of a new file, which it is not yet told of as its own. */
@@ -409,6 +417,10 @@ int file_resize(struct file *file, const struct session *session, uint64_t size)
 int file_punch(struct file *file, const struct session *session, uint64_t offset, uint64_t length);
 /* Gives back units behind the end. */
 int file_trim(struct file *file, const struct session *session);
+/* The same when nobody has it open any more. */
+int file_trim_closed(struct file *file);
+/* Notes in its record whether it has room ahead, so that this goes back also if the manager ends. -ENOMEM. */
+int file_note_ahead(struct file *file, bool is_ahead);
 
 /* ---- holds.c */
 
@@ -508,6 +520,13 @@ void scrubs_drive(struct fs *fs);
 /* Whether the next sweep can begin at once, and that it does, because somebody waits for what is to be zeroed. */
 bool scrubs_can_hurry(const struct fs *fs);
 void scrubs_hurry(struct fs *fs);
+
+/* ---- shrink.c */
+
+/* Watches what is free, between batches; gives back, in one, what nobody has needed for long. */
+void shrink_drive(struct fs *fs);
+int shrink_work(struct fs *fs);
+uint64_t shrink_next(const struct fs *fs);
 
 /* ---- check.c */
 
