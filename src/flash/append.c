@@ -240,8 +240,12 @@ static void failed(struct ftl *ftl, struct segment *segment, struct write *write
 		ftl_fail(ftl, code);
 		refuse_staged(&write->pieces, code);
 	} else if (code == -ENOSPC) {
+		/* Not -ENOSPC, which says that the layer is full: nobody makes room there by removing what is in it. */
+		log_error_some(
+			"flash: a write failed: the file system that the device's file is in is "
+			"full; make room there");
 		refuse_staged(&write->pieces,
-			      error_fail(code, "write blocks: the file system that the device's "
+			      error_fail(-EIO, "write blocks: the file system that the device's "
 					       "file is in is full; make room there"));
 	} else {
 		restage(ftl, write, code);

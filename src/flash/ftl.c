@@ -186,7 +186,7 @@ int ftl_create(struct flash_device *device, const struct ftl_options *options)
 
 int ftl_open(struct flash_device *device, unsigned flags, struct ftl **out)
 {
-	struct format_superblock layout;
+	struct format_superblock layout, first;
 	struct ftl *ftl;
 	int ret;
 
@@ -196,6 +196,10 @@ int ftl_open(struct flash_device *device, unsigned flags, struct ftl **out)
 	ret = superblock_read(device, &layout);
 	if (ret)
 		return ret;
+	if (superblock_read_at(device, 0, &first))
+		log_warn("flash: the superblock is damaged; its copy serves, and 'afar flash "
+			 "repair' "
+			 "writes it anew");
 	ret = ftl_new(device, &layout, &ftl);
 	if (ret)
 		return ret;

@@ -59,10 +59,10 @@ static int look_at_superblocks(struct repair *repair)
 		return ret;
 	last = repair->layout.nr_blocks - 1;
 	if (superblock_read_at(repair->device, 0, &first))
-		finding(repair, CHECK_SUPERBLOCK, 0, "it is written anew, from its copy");
+		finding(repair, CHECK_SUPERBLOCK, 0, "its copy is whole");
 	else if (superblock_read_at(repair->device, last, &copy) ||
 		 memcmp(&first, &copy, sizeof(first)) != 0)
-		finding(repair, CHECK_SUPERBLOCK, last, "the copy is written anew");
+		finding(repair, CHECK_SUPERBLOCK, last, "the first one is whole");
 	repair->is_copy_damaged = repair->report->nr_findings > 0;
 	return 0;
 }
@@ -84,10 +84,10 @@ static int look_at_checkpoints(struct repair *repair)
 		if (anchor_read_at(repair->device, layout, copy, &anchor)) {
 			if (newest.generation > 1) /* else there was no other one yet */
 				finding(repair, CHECK_ANCHOR, anchor_at(copy),
-					"a checkpoint replaces it");
+					"the other one serves");
 		} else if (!are_tables_whole(repair, &anchor, memory)) {
 			finding(repair, CHECK_RECOVERY, tables_at(layout, anchor.generation),
-				"a checkpoint replaces these tables");
+				"the other ones serve");
 		}
 	}
 	free(memory);

@@ -476,8 +476,6 @@ int store_answer(struct store *store, int result, bool is_change)
 	case 0:
 	case -EIO:
 	case -EBADMSG:
-	case -EROFS:
-	case -ENOMEM:
 	case -ECANCELED:
 		return result;
 	case -ENOSPC:

@@ -372,7 +372,7 @@ static void test_writes_fail_for_other_reasons(void **state)
 	/* Of a file that grows, where nothing is left to grow into. */
 	fail_segments(&bed, -ENOSPC, 0);
 	for (unsigned i = 0; i < 100; i++)
-		assert_int_equal(bed_put(&bed, 1000 + i, 0, data, FTL_BLOCK), -ENOSPC);
+		assert_int_equal(bed_put(&bed, 1000 + i, 0, data, FTL_BLOCK), -EIO);
 	assert_non_null(strstr(error_last_line(), "file system"));
 	assert_int_equal(capacity_of(&bed), capacity);
 	flash_fake_heal(bed.device);
@@ -475,7 +475,7 @@ static void test_a_synced_put_is_refused(void **state)
 	ftl_sync(bed.ftl, &sync.sync);
 	bed_wait(&bed, &put);
 	bed_wait(&bed, &sync);
-	assert_int_equal(put.put.result, -ENOSPC);
+	assert_int_equal(put.put.result, -EIO);
 	assert_int_equal(sync.sync.result, 0);
 	bed_reopen(&bed, false);
 	bed_expect(&bed, 1, 0x11);
