@@ -247,7 +247,7 @@ int afar_fs_setattr(struct afar_fs *fs, const struct afar_who *who, uint64_t ino
 		    const struct afar_file_stat *to, struct afar_file_stat *out);
 
 /* Makes what `mode` (as st_mode) says: S_IFREG (empty), S_IFDIR, S_IFLNK (to `target`), S_IFIFO,
- * S_IFSOCK, S_IFCHR and S_IFBLK (of `rdev`). `target` is NULL for all but symbolic links. `out` may be
+ * S_IFSOCK, S_IFCHR and S_IFBLK (of `rdev`): devices are for uid 0 alone, but whiteouts (S_IFCHR, 0) for all. `target` is NULL for all but symbolic links. `out` may be
  * NULL. */
 int afar_fs_make(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *name,
 		 uint32_t mode, uint64_t rdev, const char *target, struct afar_file_stat *out);
@@ -265,6 +265,8 @@ int afar_fs_link(struct afar_fs *fs, const struct afar_who *who, uint64_t ino, u
 
 #define AFAR_RENAME_NOREPLACE 0x1U /* -EEXIST if the new name is there */
 #define AFAR_RENAME_EXCHANGE  0x2U /* both names are there, and change places */
+#define AFAR_RENAME_WHITEOUT \
+	0x4U /* a whiteout (S_IFCHR, rdev 0) takes the old name; not with EXCHANGE */
 
 /* Renames at once: nobody sees both names, or none. What had the new name goes. */
 int afar_fs_rename(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *name,

@@ -429,7 +429,8 @@ PUBLIC_CALL(int, afar_fs_rename,
 
 	if (ret == 0)
 		ret = check_name(new_name);
-	if (ret == 0 && (flags & ~(AFAR_RENAME_NOREPLACE | AFAR_RENAME_EXCHANGE)))
+	if (ret == 0 &&
+	    (flags & ~(AFAR_RENAME_NOREPLACE | AFAR_RENAME_EXCHANGE | AFAR_RENAME_WHITEOUT)))
 		ret = error_fail(-EINVAL, "rename '%s': flags are unknown", name);
 	if (ret == 0)
 		ret = begin(fs, given, &who);

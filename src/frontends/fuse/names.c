@@ -122,7 +122,9 @@ void do_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 		ours |= AFAR_RENAME_NOREPLACE;
 	if (flags & RENAME_EXCHANGE)
 		ours |= AFAR_RENAME_EXCHANGE;
-	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE)) {
+	if (flags & RENAME_WHITEOUT)
+		ours |= AFAR_RENAME_WHITEOUT;
+	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT)) {
 		fuse_reply_err(req, EINVAL);
 		return;
 	}
