@@ -368,6 +368,13 @@ int afar_file_stat(struct afar_file *file, struct afar_file_stat *out);
 ssize_t afar_file_pread(struct afar_file *file, void *data, size_t length, uint64_t offset);
 ssize_t afar_file_pwrite(struct afar_file *file, const void *data, size_t length, uint64_t offset);
 
+#define AFAR_APPEND_MORE 0x1U /* more belongs to it, and follows at once */
+
+/* Writes at the end of the file, whatever flags that was opened with. After one with AFAR_APPEND_MORE no other session appends
+ * before this one has done so again without it, for 100 ms at most. `offset` becomes where it was written; may be NULL. */
+ssize_t afar_file_append(struct afar_file *file, const void *data, size_t length, unsigned flags,
+			 uint64_t *offset);
+
 /* A range of a file, and the memory that it is read into or written from. */
 struct afar_file_vector {
 	uint64_t offset;

@@ -494,6 +494,24 @@ static void test_one_appends_at_a_time(void **state)
 	assert_int_equal(waiting->file_results->results[0]->attributes->size, 500);
 	drop(waiting);
 	waiting = NULL;
+	/* Who says that more follows keeps it, and goes on at once; for 100 ms. */
+	OTHER_DO(ask_append(file), 0);
+	OTHER_DO(ask_appended_more(file), 0);
+	file_send(&client, ask_append(file), &waiting);
+	assert_null(waiting);
+	OTHER_DO(ask_append(file), 0);
+	fixture_advance(&fixture, 200);
+	assert_null(waiting);
+	OTHER_DO(ask_appended_more(file), 0);
+	fixture_advance(&fixture, 99);
+	assert_null(waiting);
+	fixture_advance(&fixture, 1);
+	expect_result(&waiting, 0);
+	OTHER_DO(ask_appended(file), 0); /* too late to matter */
+	file_send(&other, ask_append(file), &waiting);
+	assert_null(waiting);
+	FILE_DO(ask_appended(file), 0);
+	expect_result(&waiting, 0);
 	/* It goes with the last handle, and with the session. */
 	file_send(&client, ask_append(file), &waiting);
 	assert_null(waiting);

@@ -32,9 +32,8 @@ struct open_file {
 	uint64_t ino;
 	int flags;	    /* as it was opened */
 	struct asker asker; /* by whom */
-	/* The second one is opened when it is first needed: with O_APPEND if the first is without, and the
-	 * other way round. A program may change the flag, and the kernel writes mapped pages to their
-	 * place through any handle. Both are NULL after the session has ended. */
+	/* The second one is opened when it is first needed: without O_APPEND if the first is with. A program may take the
+	 * flag away, and the kernel writes mapped pages to their place through any handle. Both are NULL after the session has ended. */
 	struct afar_file *first, *second;
 	pthread_mutex_t mutex;	    /* of both */
 	atomic_bool is_written;	    /* since it was synced */
@@ -139,6 +138,12 @@ static int close_files(struct open_file *open)
 	return ret ? ret : second;
 }
 
+/* Returns whether its reads and writes pass the kernel's pages by. */
+static bool is_direct(const struct mount *mount, const struct open_file *open)
+{
+	return mount->options->is_direct || open->flags & O_APPEND;
+}
+
 /* Tells the kernel how to treat the file. It must not keep pages of what it knew before: that is what
  * close-to-open means. What is appended goes to where the file ends when it is written, which the
  * kernel does not know: so not through its pages. */
@@ -147,7 +152,7 @@ static void fill_info(const struct mount *mount, struct open_file *open,
 {
 	info->fh = (uintptr_t)open;
 	info->keep_cache = 0;
-	info->direct_io = mount->options->is_direct || open->flags & O_APPEND;
+	info->direct_io = is_direct(mount, open);
 	/* A flush unlocks, too. */
 	info->noflush = mount->options->are_locks_local && (open->flags & O_ACCMODE) == O_RDONLY;
 }
@@ -314,15 +319,49 @@ static int drop_ids(const struct mount *mount, struct open_file *open, struct af
 	return afar_fs_setattr(mount->fs, &superuser, open->ino, AFAR_SET_MODE, &stat, NULL);
 }
 
-static ssize_t write_file(const struct mount *mount, struct open_file *open, bool is_append,
-			  bool is_dropping, const void *data, size_t size, off_t offset)
+/* A request of a write. */
+struct writing {
+	const void *data;
+	size_t size;
+	uint64_t offset; /* becomes where it was written */
+	bool is_append;
+	bool is_dropping; /* setuid and setgid */
+};
+
+/* Returns whether the kernel may have cut a write here: where a request is full, within a page of the program's memory, and behind
+ * the first page of the file if it did not know all of that. Then the rest comes at once. */
+static bool may_be_cut(const struct mount *mount, const struct open_file *open,
+		       const struct writing *writing)
+{
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = writing->offset % page;
+
+	if (writing->size > REQUEST_MAX - page)
+		return true;
+	return !is_direct(mount, open) && from != 0 && from + writing->size == page;
+}
+
+static ssize_t append_file(const struct mount *mount, struct open_file *open,
+			   struct afar_file *file, struct writing *writing)
+{
+	const unsigned flags = may_be_cut(mount, open, writing) ? AFAR_APPEND_MORE : 0;
+
+	return afar_file_append(file, writing->data, writing->size, flags, &writing->offset);
+}
+
+static ssize_t write_file(const struct mount *mount, struct open_file *open,
+			  struct writing *writing)
 {
 	struct afar_file *file;
-	int ret = find_file(mount, open, is_append, &file);
+	int ret = writing->is_append ? find_first(mount, open, &file)
+				     : find_file(mount, open, false, &file);
 
-	if (!ret && is_dropping)
+	if (!ret && writing->is_dropping)
 		ret = drop_ids(mount, open, file);
-	return ret ? ret : afar_file_pwrite(file, data, size, (uint64_t)offset);
+	if (ret)
+		return ret;
+	return writing->is_append
+		       ? append_file(mount, open, file, writing)
+		       : afar_file_pwrite(file, writing->data, writing->size, writing->offset);
 }
 
 /* A page of a shared mapping has its place, whatever the handle's flags are. */
@@ -331,15 +370,19 @@ void do_write(fuse_req_t req, fuse_ino_t node, const char *data, size_t size, of
 {
 	struct mount *mount = mount_of(req);
 	struct open_file *open = open_of(info);
-	const bool is_append = info->flags & O_APPEND && !info->writepage;
-	const bool is_dropping =
-		(mount->options->is_direct || open->flags & (O_APPEND | O_DIRECT)) &&
-		!info->writepage && fuse_req_ctx(req)->uid != 0;
+	struct writing writing = {
+		.data = data,
+		.size = size,
+		.offset = (uint64_t)offset,
+		.is_append = info->flags & O_APPEND && !info->writepage,
+		.is_dropping = (is_direct(mount, open) || open->flags & O_DIRECT) &&
+			       !info->writepage && fuse_req_ctx(req)->uid != 0,
+	};
 	int64_t length;
 
 	(void)node;
 	open->is_written = true;
-	length = CALL(mount, write_file(mount, open, is_append, is_dropping, data, size, offset));
+	length = CALL(mount, write_file(mount, open, &writing));
 	if (length < 0)
 		answer(req, length);
 	else

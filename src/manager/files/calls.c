@@ -223,7 +223,7 @@ static int hold(struct fs *fs, const struct who *who, const struct session *sess
 		ret = hold_append(fs, session, ask->append->ino, &file);
 		return ret == 0 ? tell(file, result) : ret;
 	case AFAR__FILE_HOLD__WHAT_APPENDED:
-		return hold_appended(fs, session, ask->appended->ino);
+		return hold_appended(fs, session, ask->appended);
 	case AFAR__FILE_HOLD__WHAT_CLAIM:
 		return hold_claim(fs, session, ask->claim);
 	case AFAR__FILE_HOLD__WHAT_LOCK:

@@ -75,7 +75,8 @@ struct file {
 	struct cds_list_head holds; /* struct hold */
 	struct cds_list_head locks; /* struct lock: locks.c. In memory alone */
 	uint64_t locks_version;	    /* of these: never the same again. Never taken back */
-	uint64_t appender; /* the session that has its end for itself; 0: none. In memory alone */
+	/* The session that has its end for itself; 0: none. And until when, if it appends nothing just now. In memory alone */
+	uint64_t appender, appender_until;
 	/* Who takes parts of it away waits until others have given it up: recalls.c. In memory alone, and
 	 * never taken back. */
 	uint64_t recaller, recall_request; /* his session, and which request of it; 0: nobody */
@@ -416,9 +417,12 @@ struct hold *hold_find(const struct fs *fs, uint64_t session, uint64_t handle);
 int hold_close(struct fs *fs, const struct session *session, uint64_t handle);
 int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *ask,
 	     struct file **out);
-/* Takes the end of a file for the session, and lets it go. -EBUSY: another one has it. */
+/* Takes the end of a file for the session, and lets it go, or keeps it for a moment for what follows. -EBUSY: another one has
+ * it. */
 int hold_append(struct fs *fs, const struct session *session, uint64_t ino, struct file **out);
-int hold_appended(struct fs *fs, const struct session *session, uint64_t ino);
+int hold_appended(struct fs *fs, const struct session *session, const Afar__FileAppended *ask);
+/* Until when another session has the end of a file; 0: none has. */
+uint64_t hold_append_until(const struct file *file, uint64_t session);
 int hold_claim(struct fs *fs, const struct session *session, const Afar__FileClaim *ask);
 /* The session does not use inodes by their number any more. */
 int hold_forget(struct fs *fs, const struct session *session, const Afar__FileForget *ask);
