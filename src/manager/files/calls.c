@@ -35,6 +35,7 @@ Afar__FileAttributes *attributes_of(const struct file *file)
 	attributes->ctime = inode->ctime;
 	attributes->change = inode->change;
 	attributes->layout = inode->layout;
+	attributes->has_no_xattrs = inode->nr_xattrs == 0;
 	return attributes;
 }
 
