@@ -2,11 +2,14 @@
 /* Files as the manager keeps them: names, room, who holds what, and the manager's end. */
 #include "lib/manager_files.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "group.h"
+#include "lib/manager_beside.h"
 #include "manager/volumes.h"
 #include "rpc/capability.h"
 
@@ -471,6 +474,57 @@ static void test_who_may_tell_and_check(void **state)
 	EXPECT(&client, ask_key_revoke("user"), 0);
 }
 
+/* ---- Extended attributes */
+
+static Afar__Request *ask_xattr_of(uint64_t ino, const char *name, size_t length)
+{
+	Afar__Request *request = ask_xattr(ino, name, "");
+	ProtobufCBinaryData *value = &change_of(request)->set_xattr->value;
+
+	free(value->data);
+	value->data = calloc(1, length + 1);
+	value->len = length;
+	return request;
+}
+
+/* As many as can be listed, and of values as many bytes as before names were counted. */
+static void test_many_extended_attributes(void **state)
+{
+	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644),
+		 large = must_make(ROOT, "g", S_IFREG | 0644);
+	Afar__FileAttributes attributes;
+	char name[256];
+
+	(void)state;
+	for (unsigned i = 0; i < 65536 / 16; i++) {
+		snprintf(name, sizeof(name), "user.%010u", i);
+		FILE_DO(ask_xattr(file, name, "value"), 0);
+	}
+	FILE_DO(ask_xattr(file, "user.another", "value"), -ENOSPC);
+	FILE_DO(ask_xattr(file, name, "another value"), 0);
+	FILE_DO(ask_no_xattr(file, name), 0);
+	FILE_DO(ask_xattr(file, "user.another", "value"), 0);
+	FILE_DO(ask_xattr(file, "user.b", "value"), -ENOSPC);
+	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
+	assert_false(attributes.has_no_xattrs);
+	for (unsigned i = 0; i < 256; i++) {
+		snprintf(name, sizeof(name), "user.%u", i);
+		FILE_DO(ask_xattr_of(large, name, 65536), 0);
+	}
+	FILE_DO(ask_xattr_of(large, "user.another", 1), -ENOSPC);
+	FILE_DO(ask_xattr_of(large, "user.another", 0), 0);
+	FILE_DO(ask_xattr_of(large, "user.7", 65535), 0);
+	FILE_DO(ask_xattr_of(large, "user.another", 1), 0);
+	for (unsigned i = 0; i < 256; i++) {
+		snprintf(name, sizeof(name), "user.%u", i);
+		FILE_DO(ask_no_xattr(large, name), 0);
+	}
+	FILE_DO(ask_no_xattr(large, "user.another"), 0);
+	assert_int_equal(file_do(&client, ask_stat(large), &attributes), 0);
+	assert_true(attributes.has_no_xattrs);
+	FILE_DO(ask_remove(ROOT, "f", false), 0);
+}
+
 /* ---- Appending */
 
 static void test_one_appends_at_a_time(void **state)
@@ -691,6 +745,7 @@ TEST_GROUP(manager_files)
 		FILES_TEST(test_given_up_until_its_end_is_zeroed),
 		FILES_TEST(test_given_up_for_ten_seconds),
 		FILES_TEST(test_who_may_tell_and_check),
+		FILES_TEST(test_many_extended_attributes),
 		FILES_TEST(test_one_appends_at_a_time),
 		FILES_TEST(test_closed_before_all_have_claimed),
 		FILES_TEST(test_an_end_outlives_who_told_of_it),

@@ -16,7 +16,6 @@
 #define FILE_SET_SIZE	 8U	/* FileSet.mask */
 #define FILE_UNIT	 4096U	/* bytes */
 #define FILES_CACHED_MAX 65536U /* inodes that nobody has open */
-#define FILES_XATTRS_MAX 256U
 #define FILES_GROUPS_MAX 64U
 #define FILE_SIZE_MAX	 ((uint64_t)1 << 56)
 #define FS_EDITED_MAX	 8U /* inodes that one operation changes */
@@ -48,6 +47,9 @@ struct inode {
 	uint64_t parent;
 	uint64_t nr_entries;
 	uint32_t nr_xattrs;
+	/* Of them together: names, each ended by 0, and values. What an older record did not count, counts as much as it can
+	 * be. */
+	uint32_t xattr_names_length, xattr_values_length;
 	char target[]; /* of a symbolic link; else empty */
 };
 
@@ -230,6 +232,10 @@ int64_t files_now(void);
 void inode_touch(struct inode *inode);
 /* ctime alone. */
 void inode_touch_change(struct inode *inode);
+
+/* Of one extended attribute, its name ended by 0. */
+#define XATTR_NAME_BYTES  256U
+#define XATTR_VALUE_BYTES 65536U
 
 /* ---- records.c */
 
