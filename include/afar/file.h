@@ -232,6 +232,10 @@ int afar_fs_walk(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, c
 
 /* Describes an inode. Errors: -ESTALE (it is gone). */
 int afar_fs_getattr(struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out);
+/* Likewise, and asks nobody. Returns 1 if no other session changes the inode, nor has it open to write: the manager has promised
+ * to ask this one first. 0: one may, or `out` would have to be asked for; afar_fs_getattr() does that, and may bring the promise, which
+ * lasts for half a second. For programs that keep what they have read: that is good while this is 1 and `out->change` the same. */
+int afar_fs_is_quiet(struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out);
 
 #define AFAR_SET_MODE	   0x1U
 #define AFAR_SET_UID	   0x2U

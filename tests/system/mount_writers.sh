@@ -18,6 +18,7 @@ python3 "$here/mount_writers.py" append "${AFAR_RECORDS:-2000}" here/log there/l
 start_mount direct f --direct
 python3 "$here/mount_writers.py" late 200 here/late there/late || fail "two append, with the flag set later"
 python3 "$here/mount_writers.py" late 200 here/late direct/late || fail "two append, one of them past the page cache"
+timeout $((60 * slowness)) python3 "$here/mount_writers.py" spliced 20 here/spliced direct/spliced || fail "what is spliced past the page cache stays old"
 end_mount direct
 for round in 1 2 3; do
 	python3 "$here/mount_writers.py" watch 300 "here/watched $round" "there/watched $round" || fail "one looks at what the other writes"

@@ -23,6 +23,7 @@
 #include <urcu/list.h>
 
 #include "locks.h"
+#include "pages.h"
 #include "session.h"
 
 #define EXECUTES 0x20 /* the kernel's __FMODE_EXEC: it opens a program to run it */
@@ -39,6 +40,7 @@ struct open_file {
 	atomic_bool is_written;	    /* since it was synced */
 	atomic_bool has_lost;	    /* maybe: it was written when the session ended. Said once */
 	atomic_bool has_lost_locks; /* when the session ended: it is of no use any more */
+	struct open_pages pages;    /* if it is direct */
 };
 
 static CDS_LIST_HEAD(all_open);
@@ -288,18 +290,24 @@ void do_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
 	     struct fuse_file_info *info)
 {
 	struct mount *mount = mount_of(req);
+	struct open_file *open = open_of(info);
 	void *buffer = buffer_of_thread();
+	/* A read for the kernel's pages has no owner. */
+	const bool is_filling = info->lock_owner == 0 && is_direct(mount, open);
+	const unsigned nr_drops = open->pages.nr_drops;
 	int64_t length = -ENOMEM;
 
 	(void)node;
 	if (size > REQUEST_MAX)
 		size = REQUEST_MAX;
 	if (buffer)
-		length = CALL(mount, read_file(mount, open_of(info), buffer, size, offset));
+		length = CALL(mount, read_file(mount, open, buffer, size, offset));
 	if (length < 0)
 		answer(req, length);
 	else
 		fuse_reply_buf(req, buffer, (size_t)length);
+	if (is_filling)
+		pages_filled(mount, &open->pages, nr_drops);
 }
 
 /* Drops setuid and setgid before a write that does not go through the kernel's pages. The kernel drops them only before those
@@ -387,6 +395,43 @@ void do_write(fuse_req_t req, fuse_ino_t node, const char *data, size_t size, of
 		answer(req, length);
 	else
 		fuse_reply_write(req, (size_t)length);
+}
+
+/* ---- The kernel's pages */
+
+size_t files_with_pages(struct used_pages **out)
+{
+	struct open_file *open;
+	size_t nr = 0, max = 0;
+
+	pthread_mutex_lock(&all_open_mutex);
+	cds_list_for_each_entry (open, &all_open, link)
+		max += open->pages.may_be_there;
+	*out = calloc(max + 1, sizeof(**out));
+	cds_list_for_each_entry (open, &all_open, link)
+		if (*out && nr < max && open->pages.may_be_there)
+			(*out)[nr++] = (struct used_pages){open->ino, open->pages.change,
+							   open->pages.was_quiet};
+	pthread_mutex_unlock(&all_open_mutex);
+	return nr;
+}
+
+bool files_note_pages(const struct used_pages *used, uint64_t change, bool is_quiet)
+{
+	struct open_file *open;
+	bool may_be_there = false;
+
+	pthread_mutex_lock(&all_open_mutex);
+	cds_list_for_each_entry (open, &all_open, link) {
+		if (open->ino != used->ino)
+			continue;
+		open->pages.nr_drops++;
+		open->pages.change = change;
+		open->pages.was_quiet = is_quiet;
+		may_be_there |= atomic_exchange(&open->pages.may_be_there, false);
+	}
+	pthread_mutex_unlock(&all_open_mutex);
+	return may_be_there;
 }
 
 /* ---- Flushing and syncing */

@@ -23,6 +23,7 @@
 #include "device.h"
 #include "gone.h"
 #include "locks.h"
+#include "pages.h"
 #include "place.h"
 #include "say.h"
 #include "session.h"
@@ -326,6 +327,7 @@ static int serve(const struct mount_options *options, int ready_fd)
 	device_leave(); /* before its descriptor is closed */
 	fuse_session_unmount(session);
 	is_free = gone_end();
+	is_free = pages_end() && is_free;
 out_signals:
 	fuse_remove_signal_handlers(session);
 out_session:
