@@ -389,6 +389,8 @@ int main(int argc, char **argv)
 		return ret;
 	/* One name, also if mount(8) called us by its own. */
 	prctl(PR_SET_NAME, "afar-mount");
+	if (options.is_remount)
+		return place_remount(&options);
 	ret = place_prepare(&options);
 	if (ret)
 		return ret;
