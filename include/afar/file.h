@@ -311,7 +311,8 @@ int afar_fs_removexattr(struct afar_fs *fs, const struct afar_who *who, uint64_t
 int afar_file_open(struct afar_fs *fs, const struct afar_who *who, uint64_t ino, int flags,
 		   struct afar_file **out);
 /* Makes a file and opens it, in one call of the manager. If it is there, opens that, or fails with
- * -EEXIST if `flags` has O_EXCL. `stat` may be NULL. */
+ * -EEXIST if `flags` has O_EXCL. `stat` may be NULL. With O_TMPFILE `name` is NULL: the file has no name, and goes when it is
+ * closed, unless afar_fs_link() has given it one, which O_EXCL forbids. */
 int afar_file_create(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *name,
 		     uint32_t mode, int flags, struct afar_file **out, struct afar_file_stat *stat);
 /*

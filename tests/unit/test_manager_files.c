@@ -474,6 +474,54 @@ static void test_who_may_tell_and_check(void **state)
 	EXPECT(&client, ask_key_revoke("user"), 0);
 }
 
+/* ---- Files without a name */
+
+static Afar__Request *ask_nameless(uint64_t dir, uint64_t handle, bool is_linkable)
+{
+	Afar__Request *request = ask_make(dir, "", S_IFREG | 0644, handle, 0);
+
+	change_of(request)->make->is_nameless = true;
+	change_of(request)->make->is_linkable = is_linkable;
+	return request;
+}
+
+static void test_made_without_a_name(void **state)
+{
+	uint64_t dir = must_make(ROOT, "dir", S_IFDIR | 0755);
+	Afar__FileAttributes attributes;
+	uint64_t file;
+
+	(void)state;
+	FILE_DO(ask_nameless(dir, 0, true), -EINVAL);
+	assert_int_equal(file_do(&client, ask_nameless(dir, 1, true), &attributes), 0);
+	file = attributes.ino;
+	assert_int_equal(attributes.nlink, 0);
+	check_files();
+	/* It goes when it is closed. */
+	FILE_DO(ask_file_close(1), 0);
+	FILE_DO(ask_stat(file), -ESTALE);
+	/* Or gets a name, once. */
+	assert_int_equal(file_do(&client, ask_nameless(dir, 2, true), &attributes), 0);
+	file = attributes.ino;
+	FILE_DO(ask_link(file, dir, "f"), 0);
+	FILE_DO(ask_link(file, dir, "g"), 0);
+	check_files();
+	FILE_DO(ask_file_close(2), 0);
+	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
+	assert_int_equal(attributes.nlink, 2);
+	FILE_DO(ask_remove(dir, "f", false), 0);
+	FILE_DO(ask_file_open(file, 3), 0);
+	FILE_DO(ask_remove(dir, "g", false), 0);
+	FILE_DO(ask_link(file, dir, "f"), -ENOENT);
+	FILE_DO(ask_file_close(3), 0);
+	assert_int_equal(file_do(&client, ask_nameless(dir, 4, false), &attributes), 0);
+	FILE_DO(ask_link(attributes.ino, dir, "f"), -ENOENT);
+	FILE_DO(ask_file_close(4), 0);
+	FILE_DO(ask_remove(ROOT, "dir", true), 0);
+	FILE_DO(ask_nameless(dir, 5, true), -ENOENT);
+	check_files();
+}
+
 /* ---- Extended attributes */
 
 static Afar__Request *ask_xattr_of(uint64_t ino, const char *name, size_t length)
@@ -745,6 +793,7 @@ TEST_GROUP(manager_files)
 		FILES_TEST(test_given_up_until_its_end_is_zeroed),
 		FILES_TEST(test_given_up_for_ten_seconds),
 		FILES_TEST(test_who_may_tell_and_check),
+		FILES_TEST(test_made_without_a_name),
 		FILES_TEST(test_many_extended_attributes),
 		FILES_TEST(test_one_appends_at_a_time),
 		FILES_TEST(test_closed_before_all_have_claimed),

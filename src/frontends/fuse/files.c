@@ -218,8 +218,9 @@ void do_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 		end_open(mount, open); /* the program was interrupted, and will not release it */
 }
 
-void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
-	       struct fuse_file_info *info)
+/* `name`: NULL: it has none. */
+static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+		   struct fuse_file_info *info)
 {
 	struct mount *mount = mount_of(req);
 	struct afar_file_stat stat = {.size = sizeof(stat)};
@@ -243,6 +244,18 @@ void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 		end_open(mount, open);
 		forget_node(mount, entry.ino, 1);
 	}
+}
+
+void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+	       struct fuse_file_info *info)
+{
+	create(req, parent, name, mode, info);
+}
+
+void do_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *info)
+{
+	info->flags |= O_TMPFILE;
+	create(req, parent, NULL, mode, info);
 }
 
 /* ---- Reading and writing */

@@ -155,6 +155,9 @@ static const struct fuse_lowlevel_ops operations = {
 	.releasedir = do_releasedir,
 	.fsyncdir = do_fsyncdir,
 	.create = do_create,
+#ifdef HAS_FUSE_TMPFILE
+	.tmpfile = do_tmpfile,
+#endif
 	.open = do_open,
 	.read = do_read,
 	.write = do_write,

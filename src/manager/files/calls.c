@@ -252,12 +252,14 @@ static int make(struct fs *fs, const struct who *who, const struct session *sess
 
 	if (ret < 0)
 		return ret;
-	result->is_delegated = is_made && delegation_give(file, session);
+	result->is_delegated = is_made && !ask->is_nameless && delegation_give(file, session);
 	if (ask->handle == 0)
 		return tell(file, result);
 	/* Whoever makes it may write it, whatever its permissions say. */
 	if (is_made) {
 		ret = hold_add(file, session, ask->handle, ask->access);
+		if (ret == 0)
+			ret = file_settle(file); /* it may have no name */
 	} else {
 		Afar__FileOpen open = AFAR__FILE_OPEN__INIT;
 

@@ -168,6 +168,35 @@ static int make_inode(const struct who *who, const Afar__FileMake *ask, struct f
 	return ret;
 }
 
+/* As open(2) says of O_TMPFILE. Nothing of the directory changes. */
+static int make_nameless(struct fs *fs, const struct who *who, const Afar__FileMake *ask,
+			 struct file **out)
+{
+	struct inode *inode;
+	struct file *dir;
+	int ret = file_get_directory(fs, ask->dir, &dir);
+
+	if (ret == 0 && (!S_ISREG(ask->mode) || ask->handle == 0 || ask->name[0] != '\0'))
+		ret = error_fail(-EINVAL,
+				 "make a file without a name: it has one, is no file, or nobody "
+				 "opens it");
+	if (ret == 0)
+		ret = check_access(who, dir->inode, W_OK | X_OK);
+	if (ret == 0 && dir->inode->nlink == 0)
+		ret = error_code(-ENOENT);
+	if (ret == 0)
+		ret = make_inode(who, ask, dir, out);
+	if (ret != 0)
+		return ret;
+	inode = file_edit(*out);
+	if (!inode)
+		return error_code(-ENOMEM);
+	inode->nlink = 0;
+	inode->is_linkable = ask->is_linkable;
+	file_put(*out);
+	return 0;
+}
+
 int name_make(struct fs *fs, const struct who *who, const Afar__FileMake *ask, struct file **out,
 	      bool *is_made)
 {
@@ -176,6 +205,11 @@ int name_make(struct fs *fs, const struct who *who, const Afar__FileMake *ask, s
 	int ret;
 
 	*is_made = false;
+	if (ask->is_nameless) {
+		ret = make_nameless(fs, who, ask, out);
+		*is_made = ret == 0;
+		return ret;
+	}
 	if (strcmp(ask->name, ".") == 0 || strcmp(ask->name, "..") == 0)
 		return error_fail(-EEXIST, "make '%s': it is always there", ask->name);
 	ret = find_entry(fs, who, ask->dir, ask->name, &entry);
@@ -452,7 +486,8 @@ int name_link(struct fs *fs, const struct who *who, const Afar__FileLink *ask, s
 		return ret;
 	if (inode_is_directory((*out)->inode))
 		return error_fail(-EPERM, "link to '%s': directories have one name", ask->name);
-	if ((*out)->inode->nlink == 0)
+	if ((*out)->inode->nlink == 0 &&
+	    !((*out)->inode->is_linkable && file_is_held(*out) && !(*out)->is_gone))
 		return error_fail(-ENOENT, "link to '%s': the file's last name has gone",
 				  ask->name);
 	if ((*out)->inode->nlink >= LINKS_MAX)
@@ -461,7 +496,9 @@ int name_link(struct fs *fs, const struct who *who, const Afar__FileLink *ask, s
 	inode = file_edit(*out);
 	if (!inode)
 		return error_code(-ENOMEM);
-	inode->nlink++;
+	if (inode->nlink++ == 0)
+		record_delete_unlinked(fs, ask->ino);
+	inode->is_linkable = false;
 	inode_touch_change(inode);
 	file_put(*out);
 	record_put_name(fs, ask->dir, ask->name, ask->ino, type_of(*out));

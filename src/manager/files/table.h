@@ -50,7 +50,8 @@ struct inode {
 	/* Of them together: names, each ended by 0, and values. What an older record did not count, counts as much as it can
 	 * be. */
 	uint32_t xattr_names_length, xattr_values_length;
-	char target[]; /* of a symbolic link; else empty */
+	bool is_linkable; /* it was made without a name, and may get one */
+	char target[];	  /* of a symbolic link; else empty */
 };
 
 struct run {
