@@ -376,7 +376,7 @@ ssize_t afar_file_pwrite(struct afar_file *file, const void *data, size_t length
 #define AFAR_APPEND_MORE 0x1U /* more belongs to it, and follows at once */
 
 /* Writes at the end of the file, whatever flags that was opened with. After one with AFAR_APPEND_MORE no other session appends
- * before this one has done so again without it, for 100 ms at most. `offset` becomes where it was written; may be NULL. */
+ * before this one has done so again without it, for 100 ms at most, and 500 ms in all. `offset` becomes where it was written; may be NULL. */
 ssize_t afar_file_append(struct afar_file *file, const void *data, size_t length, unsigned flags,
 			 uint64_t *offset);
 

@@ -610,6 +610,29 @@ static void test_one_appends_at_a_time(void **state)
 	fixture_advance(&fixture, 1);
 	expect_result(&waiting, 0);
 	OTHER_DO(ask_appended(file), 0); /* too late to matter */
+	/* And for 500 ms in all, or those who always say so would keep others out. */
+	FILE_DO(ask_appended_more(file), 0);
+	file_send(&other, ask_append(file), &waiting);
+	for (unsigned ms = 0; ms < 500; ms += 50) {
+		assert_null(waiting);
+		fixture_advance(&fixture, 50);
+		FILE_DO(ask_append(file), 0);
+		assert_null(waiting);
+		FILE_DO(ask_appended_more(file), 0);
+	}
+	expect_result(&waiting, 0);
+	OTHER_DO(ask_appended(file), 0);
+	FILE_DO(ask_append(file), 0);
+	FILE_DO(ask_appended_more(file), 0);
+	fixture_advance(&fixture, 1000);
+	FILE_DO(ask_append(file), 0);
+	FILE_DO(ask_appended_more(file), 0);
+	file_send(&other, ask_append(file), &waiting);
+	assert_null(waiting);
+	fixture_advance(&fixture, 100);
+	expect_result(&waiting, 0);
+	OTHER_DO(ask_appended(file), 0);
+	FILE_DO(ask_append(file), 0);
 	file_send(&other, ask_append(file), &waiting);
 	assert_null(waiting);
 	FILE_DO(ask_appended(file), 0);

@@ -80,6 +80,7 @@ struct file {
 	uint64_t locks_version;	    /* of these: never the same again. Never taken back */
 	/* The session that has its end for itself; 0: none. And until when, if it appends nothing just now. In memory alone */
 	uint64_t appender, appender_until;
+	uint64_t appender_since; /* it has kept the end for what follows */
 	/* Who takes parts of it away waits until others have given it up: recalls.c. In memory alone, and
 	 * never taken back. */
 	uint64_t recaller, recall_request; /* his session, and which request of it; 0: nobody */
