@@ -560,6 +560,8 @@ static void test_many_extended_attributes(void **state)
 		FILE_DO(ask_xattr_of(large, name, 65536), 0);
 	}
 	FILE_DO(ask_xattr_of(large, "user.another", 1), -ENOSPC);
+	FILE_DO(ask_no_xattr(large, "user.0"), 0);
+	FILE_DO(ask_xattr_of(large, "user.0", 65536), 0);
 	FILE_DO(ask_xattr_of(large, "user.another", 0), 0);
 	FILE_DO(ask_xattr_of(large, "user.7", 65535), 0);
 	FILE_DO(ask_xattr_of(large, "user.another", 1), 0);
