@@ -239,6 +239,10 @@ int afar_fs_walk(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, c
 
 /* Describes an inode. Errors: -ESTALE (it is gone). */
 int afar_fs_getattr(struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out);
+/* Likewise, and asks nobody. Returns 1 if no other session changes the inode, nor has it open to write: the manager has promised
+ * to ask this one first. 0: one may, or `out` would have to be asked for; afar_fs_getattr() does that, and may bring the promise, which
+ * lasts for half a second. For programs that keep what they have read: that is good while this is 1 and `out->change` the same. */
+int afar_fs_is_quiet(struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out);
 
 #define AFAR_SET_MODE	   0x1U
 #define AFAR_SET_UID	   0x2U
@@ -254,7 +258,7 @@ int afar_fs_setattr(struct afar_fs *fs, const struct afar_who *who, uint64_t ino
 		    const struct afar_file_stat *to, struct afar_file_stat *out);
 
 /* Makes what `mode` (as st_mode) says: S_IFREG (empty), S_IFDIR, S_IFLNK (to `target`), S_IFIFO,
- * S_IFSOCK, S_IFCHR and S_IFBLK (of `rdev`). `target` is NULL for all but symbolic links. `out` may be
+ * S_IFSOCK, S_IFCHR and S_IFBLK (of `rdev`): devices are for uid 0 alone, but whiteouts (S_IFCHR, 0) for all. `target` is NULL for all but symbolic links. `out` may be
  * NULL. */
 int afar_fs_make(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *name,
 		 uint32_t mode, uint64_t rdev, const char *target, struct afar_file_stat *out);
@@ -272,6 +276,8 @@ int afar_fs_link(struct afar_fs *fs, const struct afar_who *who, uint64_t ino, u
 
 #define AFAR_RENAME_NOREPLACE 0x1U /* -EEXIST if the new name is there */
 #define AFAR_RENAME_EXCHANGE  0x2U /* both names are there, and change places */
+#define AFAR_RENAME_WHITEOUT \
+	0x4U /* a whiteout (S_IFCHR, rdev 0) takes the old name; not with EXCHANGE */
 
 /* Renames at once: nobody sees both names, or none. What had the new name goes. */
 int afar_fs_rename(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *name,
@@ -312,7 +318,8 @@ int afar_fs_removexattr(struct afar_fs *fs, const struct afar_who *who, uint64_t
 int afar_file_open(struct afar_fs *fs, const struct afar_who *who, uint64_t ino, int flags,
 		   struct afar_file **out);
 /* Makes a file and opens it, in one call of the manager. If it is there, opens that, or fails with
- * -EEXIST if `flags` has O_EXCL. `stat` may be NULL. */
+ * -EEXIST if `flags` has O_EXCL. `stat` may be NULL. With O_TMPFILE `name` is NULL: the file has no name, and goes when it is
+ * closed, unless afar_fs_link() has given it one, which O_EXCL forbids. */
 int afar_file_create(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *name,
 		     uint32_t mode, int flags, struct afar_file **out, struct afar_file_stat *stat);
 /*
@@ -372,6 +379,13 @@ int afar_file_stat(struct afar_file *file, struct afar_file_stat *out);
  * memory), -AFAR_ESERVER, -EBADMSG, -ETIMEDOUT. */
 ssize_t afar_file_pread(struct afar_file *file, void *data, size_t length, uint64_t offset);
 ssize_t afar_file_pwrite(struct afar_file *file, const void *data, size_t length, uint64_t offset);
+
+#define AFAR_APPEND_MORE 0x1U /* more belongs to it, and follows at once */
+
+/* Writes at the end of the file, whatever flags that was opened with. After one with AFAR_APPEND_MORE no other session appends
+ * before this one has done so again without it, for 100 ms at most, and 500 ms in all. `offset` becomes where it was written; may be NULL. */
+ssize_t afar_file_append(struct afar_file *file, const void *data, size_t length, unsigned flags,
+			 uint64_t *offset);
 
 /* A range of a file, and the memory that it is read into or written from. */
 struct afar_file_vector {

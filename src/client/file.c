@@ -286,6 +286,7 @@ PUBLIC_CALL(int, afar_file_create,
 	     uint32_t mode, int flags, struct afar_file **out, struct afar_file_stat *stat),
 	    (fs, given, dir, name, mode, flags, out, stat))
 {
+	const bool is_nameless = (flags & O_TMPFILE) == O_TMPFILE;
 	Afar__FileMake make = AFAR__FILE_MAKE__INIT;
 	struct fs_who who;
 	unsigned finding, nr = 0;
@@ -293,20 +294,22 @@ PUBLIC_CALL(int, afar_file_create,
 
 	if (ret == 0)
 		ret = fs_check_stat(stat, true);
-	if (ret == 0 && (!out || !name || strlen(name) > AFAR_FILE_NAME_MAX))
-		ret = out && name ? error_fail(-ENAMETOOLONG,
-					       "create a file: its name has %zu "
-					       "bytes; at most %u",
-					       strlen(name), AFAR_FILE_NAME_MAX)
-				  : error_fail(-EINVAL, "create a file: name or out is null");
+	if (ret == 0 && (!out || !name != is_nameless))
+		ret = error_fail(-EINVAL, "create a file: name or out is null, or O_TMPFILE has a "
+					  "name");
+	if (ret == 0 && name && strlen(name) > AFAR_FILE_NAME_MAX)
+		ret = error_fail(-ENAMETOOLONG, "create a file: its name has %zu bytes; at most %u",
+				 strlen(name), AFAR_FILE_NAME_MAX);
 	if (ret == 0)
 		ret = fs_enter(fs);
 	if (ret)
 		return ret;
 	make.dir = dir;
-	make.name = (char *)name;
+	make.name = (char *)(name ? name : "");
 	make.mode = S_IFREG | (mode & 07777U);
-	make.may_exist = !(flags & O_EXCL);
+	make.may_exist = !is_nameless && !(flags & O_EXCL);
+	make.is_nameless = is_nameless;
+	make.is_linkable = is_nameless && !(flags & O_EXCL);
 	make.handle = fs_new_handle(fs);
 	make.access = access_of(flags) | (flags & O_TRUNC ? W_OK : 0);
 	/* Most files are written at once, and small. */

@@ -481,9 +481,9 @@ static int write_at(struct afar_file *file, const struct afar_file_vector *vecto
 	return ret || writing.end == 0 ? ret : write_all(&writing);
 }
 
-/* Writes the ranges one behind another at the end of the file, whatever their offsets. */
+/* Writes the ranges one behind another at the end of the file, whatever their offsets. `at`: where that was. */
 static int append(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr,
-		  bool is_durable)
+		  bool is_durable, bool is_more, uint64_t *at)
 {
 	struct file_inode *inode = file->inode;
 	struct afar_file_vector *placed = calloc((size_t)nr + 1, sizeof(*placed));
@@ -497,7 +497,7 @@ static int append(struct afar_file *file, const struct afar_file_vector *vectors
 	if (ret)
 		goto out_free;
 	pthread_mutex_lock(&inode->lock);
-	offset = inode->size;
+	offset = *at = inode->size;
 	for (unsigned i = 0; i < nr; i++) {
 		placed[i] = vectors[i];
 		placed[i].offset = offset;
@@ -509,7 +509,7 @@ static int append(struct afar_file *file, const struct afar_file_vector *vectors
 	pthread_mutex_lock(&inode->lock);
 	inode->appending_to = 0;
 	pthread_mutex_unlock(&inode->lock);
-	inode_end_append(inode);
+	inode_end_append(inode, is_more && ret == 0);
 out_free:
 	pthread_mutex_unlock(&inode->appending);
 	free(placed);
@@ -520,7 +520,8 @@ ssize_t file_write(struct afar_file *file, const struct afar_file_vector *vector
 		   bool is_durable)
 {
 	ssize_t sum = 0;
-	int ret = file->flags & O_APPEND ? append(file, vectors, nr, is_durable)
+	uint64_t at;
+	int ret = file->flags & O_APPEND ? append(file, vectors, nr, is_durable, false, &at)
 					 : write_at(file, vectors, nr, is_durable);
 
 	for (unsigned i = 0; i < nr; i++)
@@ -569,4 +570,29 @@ PUBLIC_CALL(ssize_t, afar_file_pwrite,
 	ret = write_entered(file, &vector, 1);
 	handle_unuse(&file->handle);
 	return ret;
+}
+
+PUBLIC_CALL(ssize_t, afar_file_append,
+	    (struct afar_file *file, const void *data, size_t length, unsigned flags,
+	     uint64_t *out_offset),
+	    (file, data, length, flags, out_offset))
+{
+	const struct afar_file_vector vector = {.data = (void *)data, .length = length};
+	uint64_t offset = 0;
+	int ret;
+
+	if (flags & ~AFAR_APPEND_MORE)
+		return error_fail(-EINVAL, "append: flags are unknown");
+	ret = file_enter(file);
+	if (ret)
+		return ret;
+	ret = file_check(file, W_OK, "append");
+	if (ret == 0)
+		ret = check_vectors(file, "append", &vector, 1);
+	if (ret == 0)
+		ret = append(file, &vector, 1, false, flags & AFAR_APPEND_MORE, &offset);
+	if (ret == 0 && out_offset)
+		*out_offset = offset;
+	handle_unuse(&file->handle);
+	return ret ? ret : (ssize_t)length;
 }

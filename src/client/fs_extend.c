@@ -206,7 +206,7 @@ int inode_begin_append(struct file_inode *inode)
 	return ret;
 }
 
-void inode_end_append(struct file_inode *inode)
+void inode_end_append(struct file_inode *inode, bool is_more)
 {
 	Afar__FileAppended message = AFAR__FILE_APPENDED__INIT;
 	Afar__FileHold operation = AFAR__FILE_HOLD__INIT, *operations = &operation;
@@ -214,6 +214,7 @@ void inode_end_append(struct file_inode *inode)
 	Afar__Request request = AFAR__REQUEST__INIT;
 
 	message.ino = inode->ino;
+	message.is_more = is_more;
 	operation.what_case = AFAR__FILE_HOLD__WHAT_APPENDED;
 	operation.appended = &message;
 	hold.fs = inode->fs->ns->number;

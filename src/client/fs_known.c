@@ -77,12 +77,21 @@ static bool is_usable(const struct fs_known *known)
 	       now_ns() - known->renewed_at < (uint64_t)DELEGATION_USED_MS * 1000000U;
 }
 
-/* Gives the attributes of an inode: 0, or 1. */
-static int give(const struct fs_known *known, uint64_t ino, struct afar_file_stat *out)
+/* NULL: the manager has to be asked about it. */
+static const struct known_inode *find_settled(const struct fs_known *known, uint64_t ino)
 {
 	const struct known_inode *inode = known_find(known, ino);
 
-	if (!inode || !inode->is_known || inode->nr_changing != 0 || known->nr_blind != 0)
+	return inode && inode->is_known && inode->nr_changing == 0 && known->nr_blind == 0 ? inode
+											   : NULL;
+}
+
+/* Gives the attributes of an inode: 0, or 1. */
+static int give(const struct fs_known *known, uint64_t ino, struct afar_file_stat *out)
+{
+	const struct known_inode *inode = find_settled(known, ino);
+
+	if (!inode)
 		return 1;
 	abi_give(out, out->size, &inode->stat, sizeof(inode->stat));
 	return 0;
@@ -127,6 +136,19 @@ int known_stat(struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out)
 		ret = give(known, ino, out);
 	pthread_mutex_unlock(&known->lock);
 	return ret;
+}
+
+bool known_no_xattrs(struct afar_fs *fs, uint64_t ino)
+{
+	struct fs_known *known = &fs->known;
+	const struct known_inode *inode;
+	bool has_none;
+
+	pthread_mutex_lock(&known->lock);
+	inode = is_usable(known) ? find_settled(known, ino) : NULL;
+	has_none = inode && inode->has_no_xattrs;
+	pthread_mutex_unlock(&known->lock);
+	return has_none;
 }
 
 /* ---- Learning */

@@ -63,6 +63,8 @@ int known_lookup(struct afar_fs *fs, const struct fs_who *who, uint64_t dir, con
 		 struct afar_file_stat *out);
 /* Describes an inode: 0 or 1. */
 int known_stat(struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out);
+/* Returns whether an inode is known to have no extended attributes. */
+bool known_no_xattrs(struct afar_fs *fs, uint64_t ino);
 
 /* ---- Learning from calls: fs_call.c does that for all of them */
 

@@ -78,7 +78,8 @@ static void doubt_names(struct fs_known *known, const Afar__FileChange *ask)
 {
 	switch (ask->what_case) {
 	case AFAR__FILE_CHANGE__WHAT_MAKE:
-		known_doubt_name(known, ask->make->dir, ask->make->name);
+		if (!ask->make->is_nameless)
+			known_doubt_name(known, ask->make->dir, ask->make->name);
 		break;
 	case AFAR__FILE_CHANGE__WHAT_REMOVE:
 		known_doubt_name(known, ask->remove->dir, ask->remove->name);

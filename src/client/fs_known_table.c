@@ -162,6 +162,7 @@ static void set_attributes(struct known_inode *inode, const Afar__FileAttributes
 		return;
 	inode->stat.size = sizeof(inode->stat);
 	fs_give_attributes(attributes, &inode->stat);
+	inode->has_no_xattrs = attributes->has_no_xattrs;
 	inode->is_known = true;
 }
 

@@ -16,6 +16,7 @@ struct known_inode {
 	unsigned nr_changing; /* changes under way */
 	bool is_known;	      /* `stat` is: then it is delegated */
 	bool is_whole;	      /* all names of it are known: others are not there */
+	bool has_no_xattrs;   /* false: it may have some */
 	struct afar_file_stat stat;
 };
 

@@ -72,6 +72,19 @@ Afar__Request *ask_xattr(uint64_t ino, const char *name, const char *value)
 	return request;
 }
 
+Afar__Request *ask_no_xattr(uint64_t ino, const char *name)
+{
+	Afar__Request *request = ask_size(ino, 0);
+	Afar__FileChange *change = change_of(request);
+
+	afar__file_set__free_unpacked(change->set, NULL);
+	change->what_case = AFAR__FILE_CHANGE__WHAT_REMOVE_XATTR;
+	change->remove_xattr = MESSAGE_NEW(afar__file_remove_xattr, Afar__FileRemoveXattr);
+	change->remove_xattr->ino = ino;
+	change->remove_xattr->name = strdup(name);
+	return request;
+}
+
 Afar__Request *ask_link_to(uint64_t dir, const char *name, const char *target)
 {
 	Afar__Request *request = ask_make(dir, name, S_IFLNK, 0, 0);

@@ -27,6 +27,7 @@ struct question about(enum ask ask, const char *path);
 Afar__Request *ask_of(const struct question *question);
 /* Sets one. */
 Afar__Request *ask_xattr(uint64_t ino, const char *name, const char *value);
+Afar__Request *ask_no_xattr(uint64_t ino, const char *name);
 /* Makes a symbolic link. */
 Afar__Request *ask_link_to(uint64_t dir, const char *name, const char *target);
 

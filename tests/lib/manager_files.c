@@ -333,6 +333,14 @@ Afar__Request *ask_appended(uint64_t ino)
 	return request;
 }
 
+Afar__Request *ask_appended_more(uint64_t ino)
+{
+	Afar__Request *request = ask_appended(ino);
+
+	hold_of(request)->appended->is_more = true;
+	return request;
+}
+
 Afar__Request *ask_claim_of(uint64_t handle, uint64_t ino, uint64_t size, uint64_t layout)
 {
 	Afar__Request *request = ask_hold(AFAR__FILE_HOLD__WHAT_CLAIM);

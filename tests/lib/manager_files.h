@@ -49,6 +49,7 @@ Afar__Request *ask_user_key(const char *name, uint32_t uid, uint32_t gid);
 Afar__Request *ask_map(uint64_t ino);
 Afar__Request *ask_append(uint64_t ino);
 Afar__Request *ask_appended(uint64_t ino);
+Afar__Request *ask_appended_more(uint64_t ino);
 /* Claims one handle, and that it is the last; of layout 0. `handle`: 0: none. */
 Afar__Request *ask_claim_of(uint64_t handle, uint64_t ino, uint64_t size, uint64_t layout);
 Afar__Request *ask_claim(uint64_t handle, uint64_t ino, uint64_t size);

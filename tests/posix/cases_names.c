@@ -162,6 +162,26 @@ const struct posix_case posix_name_cases[] = {
 	{"rename exchange a directory with its child",
 	 "mkdir d; mkdir d/e; rename d d/e exchange; rename d/e d exchange"},
 	{"rename exchange itself", "mknod a file 644; rename a a exchange; ls"},
+	{"rename whiteout",
+	 "mkdir d; mknod d/a file 644; rename d/a b whiteout; ls; ls d; stat d/a; stat b; stat d; "
+	 "access d/a f"},
+	{"rename whiteout and replace", "mknod a file 644; mknod b file 600; rename a b whiteout; "
+					"ls; stat a; stat b; unlink a; ls"},
+	{"rename whiteout a directory",
+	 "mkdir d; mkdir e; rename d e/f whiteout; ls; stat .; stat e; stat d; rmdir d"},
+	{"rename whiteout noreplace",
+	 "mknod a file 644; mknod b file 600; rename a b whiteout,noreplace; rename a c "
+	 "whiteout,noreplace; ls; stat a"},
+	{"rename whiteout exchange",
+	 "mknod a file 644; mknod b file 600; rename a b whiteout,exchange; ls"},
+	{"rename whiteout onto its own other name",
+	 "mknod a file 644; link a b; rename a b whiteout; ls; stat a"},
+	{"rename whiteout nothing", "rename a b whiteout; ls"},
+	{"rename whiteout of a user",
+	 "chmod . 777; as 1001 2000; mknod a file 644; rename a b whiteout; ls; stat a"},
+	{"whiteout of a user", "chmod . 777; as 1001 2000; mknod w char 644 0 0; mknod n char 644 "
+			       "1 3; mknod b block 644 0 0; "
+			       "ls; stat w"},
 	{"rename noreplace", "mknod a file 644; rename a b noreplace; mknod c file 600; rename b c "
 			     "noreplace; ls; stat c"},
 	{"rename noreplace itself", "mknod a file 644; rename a a noreplace"},

@@ -184,6 +184,7 @@ static void step_rename(struct posix_run *run, int nr, char **words)
 {
 	static const struct bit flags[] = {{"noreplace", RENAME_NOREPLACE},
 					   {"exchange", RENAME_EXCHANGE},
+					   {"whiteout", RENAME_WHITEOUT},
 					   {"bad", 1 << 10},
 					   {0}};
 

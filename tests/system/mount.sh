@@ -268,7 +268,25 @@ refused 2 'subdir= another' "$AFAR" mount f/a place --subdir b
 refused 2 'too few arguments' "$AFAR" mount f
 refused 2 '-o needs a value' "$AFAR" mount f place -o
 refused 2 'too few arguments' "$MOUNT_AFAR" f
-refused 2 'unmount it, and mount it anew' "$MOUNT_AFAR" f place -o remount,ro
+refused 2 'unmount it, and mount it anew' "$MOUNT_AFAR" f place -o remount,noexec
+refused 1 'no file system of Afar is mounted there' "$MOUNT_AFAR" f place -o remount,ro
+
+# It becomes read only, and can be written again, and nothing else of it changes.
+if [ "$(id -u)" -eq 0 ]; then
+	"$AFAR" mount f place -o noexec
+	before=$(options_of place)
+	exec 5>place/open
+	refused 1 'open to write' "$MOUNT_AFAR" f place -o remount,ro
+	exec 5>&-
+	eventually "$MOUNT_AFAR" f place -o rw,noauto,remount,ro
+	[ "$(options_of place)" = "$(echo "$before" | sed s/,rw,/,ro,/)" ] || fail "mounted anew read only: $(options_of place)"
+	! touch place/more 2>touch.err || fail "what is read only can be written"
+	[ -e place/open ]
+	"$MOUNT_AFAR" f place -o remount,rw
+	[ "$(options_of place)" = "$before" ] || fail "mounted anew to be written: $(options_of place)"
+	touch place/more
+	"$AFAR" umount place
+fi
 refused 1 "key file '/nowhere/key': does not exist; check its name" "$AFAR" mount f place --key /nowhere/key
 "$MOUNT_AFAR" --help | grep -q 'nobody can write through it' || fail "help"
 

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "client/fs_call.h"
+#include "client/fs_known_table.h"
 #include "client/session.h"
 #include "group.h"
 
@@ -104,6 +105,19 @@ static bool is_known(uint64_t ino)
 	return known_stat(&fs, ino, &stat) == 0;
 }
 
+/* Changes FILE, which has no extended attributes afterwards, or may have. */
+static void change_xattrs(bool are_none)
+{
+	Afar__FileAttributes attributes = AFAR__FILE_ATTRIBUTES__INIT;
+
+	attributes.ino = FILE;
+	attributes.nlink = 1;
+	attributes.has_no_xattrs = are_none;
+	pthread_mutex_lock(&fs.known.lock);
+	known_put_changed(&fs.known, &attributes);
+	pthread_mutex_unlock(&fs.known.lock);
+}
+
 static void revoke(uint64_t ino)
 {
 	Afar__FileRevoke ask = AFAR__FILE_REVOKE__INIT;
@@ -184,6 +198,22 @@ static void test_made(void **state)
 	assert_int_equal(nr_replies, 2);
 }
 
+static void test_no_extended_attributes(void **state)
+{
+	(void)state;
+	begin(1);
+	make(NULL);
+	/* A manager of before does not say. */
+	assert_false(known_no_xattrs(&fs, FILE));
+	change_xattrs(true);
+	assert_true(known_no_xattrs(&fs, FILE));
+	change_xattrs(false);
+	assert_false(known_no_xattrs(&fs, FILE));
+	change_xattrs(true);
+	revoke(FILE);
+	assert_false(known_no_xattrs(&fs, FILE));
+}
+
 /* Another session has changed the new file before the answer was taken that tells of it. */
 static void test_revoked_before_it_is_known_as_made(void **state)
 {
@@ -247,6 +277,7 @@ TEST_GROUP(known)
 	const struct CMUnitTest tests[] = {
 		KNOWN_TEST(test_made),
 		KNOWN_TEST(test_revoked_before_it_is_known_as_made),
+		KNOWN_TEST(test_no_extended_attributes),
 		KNOWN_TEST(test_changed_before_it_is_known_as_made),
 		KNOWN_TEST(test_revoked_before_the_answer),
 		KNOWN_TEST(test_refused),

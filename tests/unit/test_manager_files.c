@@ -2,11 +2,14 @@
 /* Files as the manager keeps them: names, room, who holds what, and the manager's end. */
 #include "lib/manager_files.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "group.h"
+#include "lib/manager_beside.h"
 #include "manager/volumes.h"
 #include "rpc/capability.h"
 
@@ -471,6 +474,107 @@ static void test_who_may_tell_and_check(void **state)
 	EXPECT(&client, ask_key_revoke("user"), 0);
 }
 
+/* ---- Files without a name */
+
+static Afar__Request *ask_nameless(uint64_t dir, uint64_t handle, bool is_linkable)
+{
+	Afar__Request *request = ask_make(dir, "", S_IFREG | 0644, handle, 0);
+
+	change_of(request)->make->is_nameless = true;
+	change_of(request)->make->is_linkable = is_linkable;
+	return request;
+}
+
+static void test_made_without_a_name(void **state)
+{
+	uint64_t dir = must_make(ROOT, "dir", S_IFDIR | 0755);
+	Afar__FileAttributes attributes;
+	uint64_t file;
+
+	(void)state;
+	FILE_DO(ask_nameless(dir, 0, true), -EINVAL);
+	assert_int_equal(file_do(&client, ask_nameless(dir, 1, true), &attributes), 0);
+	file = attributes.ino;
+	assert_int_equal(attributes.nlink, 0);
+	check_files();
+	/* It goes when it is closed. */
+	FILE_DO(ask_file_close(1), 0);
+	FILE_DO(ask_stat(file), -ESTALE);
+	/* Or gets a name, once. */
+	assert_int_equal(file_do(&client, ask_nameless(dir, 2, true), &attributes), 0);
+	file = attributes.ino;
+	FILE_DO(ask_link(file, dir, "f"), 0);
+	FILE_DO(ask_link(file, dir, "g"), 0);
+	check_files();
+	FILE_DO(ask_file_close(2), 0);
+	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
+	assert_int_equal(attributes.nlink, 2);
+	FILE_DO(ask_remove(dir, "f", false), 0);
+	FILE_DO(ask_file_open(file, 3), 0);
+	FILE_DO(ask_remove(dir, "g", false), 0);
+	FILE_DO(ask_link(file, dir, "f"), -ENOENT);
+	FILE_DO(ask_file_close(3), 0);
+	assert_int_equal(file_do(&client, ask_nameless(dir, 4, false), &attributes), 0);
+	FILE_DO(ask_link(attributes.ino, dir, "f"), -ENOENT);
+	FILE_DO(ask_file_close(4), 0);
+	FILE_DO(ask_remove(ROOT, "dir", true), 0);
+	FILE_DO(ask_nameless(dir, 5, true), -ENOENT);
+	check_files();
+}
+
+/* ---- Extended attributes */
+
+static Afar__Request *ask_xattr_of(uint64_t ino, const char *name, size_t length)
+{
+	Afar__Request *request = ask_xattr(ino, name, "");
+	ProtobufCBinaryData *value = &change_of(request)->set_xattr->value;
+
+	free(value->data);
+	value->data = calloc(1, length + 1);
+	value->len = length;
+	return request;
+}
+
+/* As many as can be listed, and of values as many bytes as before names were counted. */
+static void test_many_extended_attributes(void **state)
+{
+	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644),
+		 large = must_make(ROOT, "g", S_IFREG | 0644);
+	Afar__FileAttributes attributes;
+	char name[256];
+
+	(void)state;
+	for (unsigned i = 0; i < 65536 / 16; i++) {
+		snprintf(name, sizeof(name), "user.%010u", i);
+		FILE_DO(ask_xattr(file, name, "value"), 0);
+	}
+	FILE_DO(ask_xattr(file, "user.another", "value"), -ENOSPC);
+	FILE_DO(ask_xattr(file, name, "another value"), 0);
+	FILE_DO(ask_no_xattr(file, name), 0);
+	FILE_DO(ask_xattr(file, "user.another", "value"), 0);
+	FILE_DO(ask_xattr(file, "user.b", "value"), -ENOSPC);
+	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
+	assert_false(attributes.has_no_xattrs);
+	for (unsigned i = 0; i < 256; i++) {
+		snprintf(name, sizeof(name), "user.%u", i);
+		FILE_DO(ask_xattr_of(large, name, 65536), 0);
+	}
+	FILE_DO(ask_xattr_of(large, "user.another", 1), -ENOSPC);
+	FILE_DO(ask_no_xattr(large, "user.0"), 0);
+	FILE_DO(ask_xattr_of(large, "user.0", 65536), 0);
+	FILE_DO(ask_xattr_of(large, "user.another", 0), 0);
+	FILE_DO(ask_xattr_of(large, "user.7", 65535), 0);
+	FILE_DO(ask_xattr_of(large, "user.another", 1), 0);
+	for (unsigned i = 0; i < 256; i++) {
+		snprintf(name, sizeof(name), "user.%u", i);
+		FILE_DO(ask_no_xattr(large, name), 0);
+	}
+	FILE_DO(ask_no_xattr(large, "user.another"), 0);
+	assert_int_equal(file_do(&client, ask_stat(large), &attributes), 0);
+	assert_true(attributes.has_no_xattrs);
+	FILE_DO(ask_remove(ROOT, "f", false), 0);
+}
+
 /* ---- Appending */
 
 static void test_one_appends_at_a_time(void **state)
@@ -494,6 +598,47 @@ static void test_one_appends_at_a_time(void **state)
 	assert_int_equal(waiting->file_results->results[0]->attributes->size, 500);
 	drop(waiting);
 	waiting = NULL;
+	/* Who says that more follows keeps it, and goes on at once; for 100 ms. */
+	OTHER_DO(ask_append(file), 0);
+	OTHER_DO(ask_appended_more(file), 0);
+	file_send(&client, ask_append(file), &waiting);
+	assert_null(waiting);
+	OTHER_DO(ask_append(file), 0);
+	fixture_advance(&fixture, 200);
+	assert_null(waiting);
+	OTHER_DO(ask_appended_more(file), 0);
+	fixture_advance(&fixture, 99);
+	assert_null(waiting);
+	fixture_advance(&fixture, 1);
+	expect_result(&waiting, 0);
+	OTHER_DO(ask_appended(file), 0); /* too late to matter */
+	/* And for 500 ms in all, or those who always say so would keep others out. */
+	FILE_DO(ask_appended_more(file), 0);
+	file_send(&other, ask_append(file), &waiting);
+	for (unsigned ms = 0; ms < 500; ms += 50) {
+		assert_null(waiting);
+		fixture_advance(&fixture, 50);
+		FILE_DO(ask_append(file), 0);
+		assert_null(waiting);
+		FILE_DO(ask_appended_more(file), 0);
+	}
+	expect_result(&waiting, 0);
+	OTHER_DO(ask_appended(file), 0);
+	FILE_DO(ask_append(file), 0);
+	FILE_DO(ask_appended_more(file), 0);
+	fixture_advance(&fixture, 1000);
+	FILE_DO(ask_append(file), 0);
+	FILE_DO(ask_appended_more(file), 0);
+	file_send(&other, ask_append(file), &waiting);
+	assert_null(waiting);
+	fixture_advance(&fixture, 100);
+	expect_result(&waiting, 0);
+	OTHER_DO(ask_appended(file), 0);
+	FILE_DO(ask_append(file), 0);
+	file_send(&other, ask_append(file), &waiting);
+	assert_null(waiting);
+	FILE_DO(ask_appended(file), 0);
+	expect_result(&waiting, 0);
 	/* It goes with the last handle, and with the session. */
 	file_send(&client, ask_append(file), &waiting);
 	assert_null(waiting);
@@ -673,6 +818,8 @@ TEST_GROUP(manager_files)
 		FILES_TEST(test_given_up_until_its_end_is_zeroed),
 		FILES_TEST(test_given_up_for_ten_seconds),
 		FILES_TEST(test_who_may_tell_and_check),
+		FILES_TEST(test_made_without_a_name),
+		FILES_TEST(test_many_extended_attributes),
 		FILES_TEST(test_one_appends_at_a_time),
 		FILES_TEST(test_closed_before_all_have_claimed),
 		FILES_TEST(test_an_end_outlives_who_told_of_it),

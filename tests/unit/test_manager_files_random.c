@@ -164,7 +164,7 @@ static Afar__Request *any_request(struct actor *actor)
 	case 4:
 	case 5:
 		return ask_rename(any_inode(), name, any_inode(), other_name,
-				  (uint32_t)random_below(3));
+				  (uint32_t)random_below(6));
 	case 6:
 		return ask_link(any_inode(), any_inode(), name);
 	case 7:

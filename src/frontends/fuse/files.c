@@ -23,6 +23,7 @@
 #include <urcu/list.h>
 
 #include "locks.h"
+#include "pages.h"
 #include "session.h"
 
 #define EXECUTES 0x20 /* the kernel's __FMODE_EXEC: it opens a program to run it */
@@ -32,14 +33,14 @@ struct open_file {
 	uint64_t ino;
 	int flags;	    /* as it was opened */
 	struct asker asker; /* by whom */
-	/* The second one is opened when it is first needed: with O_APPEND if the first is without, and the
-	 * other way round. A program may change the flag, and the kernel writes mapped pages to their
-	 * place through any handle. Both are NULL after the session has ended. */
+	/* The second one is opened when it is first needed: without O_APPEND if the first is with. A program may take the
+	 * flag away, and the kernel writes mapped pages to their place through any handle. Both are NULL after the session has ended. */
 	struct afar_file *first, *second;
 	pthread_mutex_t mutex;	    /* of both */
 	atomic_bool is_written;	    /* since it was synced */
 	atomic_bool has_lost;	    /* maybe: it was written when the session ended. Said once */
 	atomic_bool has_lost_locks; /* when the session ended: it is of no use any more */
+	struct open_pages pages;    /* if it is direct */
 };
 
 static CDS_LIST_HEAD(all_open);
@@ -139,6 +140,12 @@ static int close_files(struct open_file *open)
 	return ret ? ret : second;
 }
 
+/* Returns whether its reads and writes pass the kernel's pages by. */
+static bool is_direct(const struct mount *mount, const struct open_file *open)
+{
+	return mount->options->is_direct || open->flags & O_APPEND;
+}
+
 /* Tells the kernel how to treat the file. It must not keep pages of what it knew before: that is what
  * close-to-open means. What is appended goes to where the file ends when it is written, which the
  * kernel does not know: so not through its pages. */
@@ -147,7 +154,7 @@ static void fill_info(const struct mount *mount, struct open_file *open,
 {
 	info->fh = (uintptr_t)open;
 	info->keep_cache = 0;
-	info->direct_io = mount->options->is_direct || open->flags & O_APPEND;
+	info->direct_io = is_direct(mount, open);
 	/* A flush unlocks, too. */
 	info->noflush = mount->options->are_locks_local && (open->flags & O_ACCMODE) == O_RDONLY;
 }
@@ -211,8 +218,9 @@ void do_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 		end_open(mount, open); /* the program was interrupted, and will not release it */
 }
 
-void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
-	       struct fuse_file_info *info)
+/* `name`: NULL: it has none. */
+static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+		   struct fuse_file_info *info)
 {
 	struct mount *mount = mount_of(req);
 	struct afar_file_stat stat = {.size = sizeof(stat)};
@@ -236,6 +244,18 @@ void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 		end_open(mount, open);
 		forget_node(mount, entry.ino, 1);
 	}
+}
+
+void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+	       struct fuse_file_info *info)
+{
+	create(req, parent, name, mode, info);
+}
+
+void do_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *info)
+{
+	info->flags |= O_TMPFILE;
+	create(req, parent, NULL, mode, info);
 }
 
 /* ---- Reading and writing */
@@ -283,18 +303,24 @@ void do_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
 	     struct fuse_file_info *info)
 {
 	struct mount *mount = mount_of(req);
+	struct open_file *open = open_of(info);
 	void *buffer = buffer_of_thread();
+	/* A read for the kernel's pages has no owner. */
+	const bool is_filling = info->lock_owner == 0 && is_direct(mount, open);
+	const unsigned nr_drops = open->pages.nr_drops;
 	int64_t length = -ENOMEM;
 
 	(void)node;
 	if (size > REQUEST_MAX)
 		size = REQUEST_MAX;
 	if (buffer)
-		length = CALL(mount, read_file(mount, open_of(info), buffer, size, offset));
+		length = CALL(mount, read_file(mount, open, buffer, size, offset));
 	if (length < 0)
 		answer(req, length);
 	else
 		fuse_reply_buf(req, buffer, (size_t)length);
+	if (is_filling)
+		pages_filled(mount, &open->pages, nr_drops);
 }
 
 /* Drops setuid and setgid before a write that does not go through the kernel's pages. The kernel drops them only before those
@@ -314,15 +340,49 @@ static int drop_ids(const struct mount *mount, struct open_file *open, struct af
 	return afar_fs_setattr(mount->fs, &superuser, open->ino, AFAR_SET_MODE, &stat, NULL);
 }
 
-static ssize_t write_file(const struct mount *mount, struct open_file *open, bool is_append,
-			  bool is_dropping, const void *data, size_t size, off_t offset)
+/* A request of a write. */
+struct writing {
+	const void *data;
+	size_t size;
+	uint64_t offset; /* becomes where it was written */
+	bool is_append;
+	bool is_dropping; /* setuid and setgid */
+};
+
+/* Returns whether the kernel may have cut a write here: where a request is full, within a page of the program's memory, and behind
+ * the first page of the file if it did not know all of that. Then the rest comes at once. */
+static bool may_be_cut(const struct mount *mount, const struct open_file *open,
+		       const struct writing *writing)
+{
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = writing->offset % page;
+
+	if (writing->size > REQUEST_MAX - page)
+		return true;
+	return !is_direct(mount, open) && from != 0 && from + writing->size == page;
+}
+
+static ssize_t append_file(const struct mount *mount, struct open_file *open,
+			   struct afar_file *file, struct writing *writing)
+{
+	const unsigned flags = may_be_cut(mount, open, writing) ? AFAR_APPEND_MORE : 0;
+
+	return afar_file_append(file, writing->data, writing->size, flags, &writing->offset);
+}
+
+static ssize_t write_file(const struct mount *mount, struct open_file *open,
+			  struct writing *writing)
 {
 	struct afar_file *file;
-	int ret = find_file(mount, open, is_append, &file);
+	int ret = writing->is_append ? find_first(mount, open, &file)
+				     : find_file(mount, open, false, &file);
 
-	if (!ret && is_dropping)
+	if (!ret && writing->is_dropping)
 		ret = drop_ids(mount, open, file);
-	return ret ? ret : afar_file_pwrite(file, data, size, (uint64_t)offset);
+	if (ret)
+		return ret;
+	return writing->is_append
+		       ? append_file(mount, open, file, writing)
+		       : afar_file_pwrite(file, writing->data, writing->size, writing->offset);
 }
 
 /* A page of a shared mapping has its place, whatever the handle's flags are. */
@@ -331,19 +391,60 @@ void do_write(fuse_req_t req, fuse_ino_t node, const char *data, size_t size, of
 {
 	struct mount *mount = mount_of(req);
 	struct open_file *open = open_of(info);
-	const bool is_append = info->flags & O_APPEND && !info->writepage;
-	const bool is_dropping =
-		(mount->options->is_direct || open->flags & (O_APPEND | O_DIRECT)) &&
-		!info->writepage && fuse_req_ctx(req)->uid != 0;
+	struct writing writing = {
+		.data = data,
+		.size = size,
+		.offset = (uint64_t)offset,
+		.is_append = info->flags & O_APPEND && !info->writepage,
+		.is_dropping = (is_direct(mount, open) || open->flags & O_DIRECT) &&
+			       !info->writepage && fuse_req_ctx(req)->uid != 0,
+	};
 	int64_t length;
 
 	(void)node;
 	open->is_written = true;
-	length = CALL(mount, write_file(mount, open, is_append, is_dropping, data, size, offset));
+	length = CALL(mount, write_file(mount, open, &writing));
 	if (length < 0)
 		answer(req, length);
 	else
 		fuse_reply_write(req, (size_t)length);
+}
+
+/* ---- The kernel's pages */
+
+size_t files_with_pages(struct used_pages **out)
+{
+	struct open_file *open;
+	size_t nr = 0, max = 0;
+
+	pthread_mutex_lock(&all_open_mutex);
+	cds_list_for_each_entry (open, &all_open, link)
+		max += open->pages.may_be_there;
+	*out = calloc(max + 1, sizeof(**out));
+	cds_list_for_each_entry (open, &all_open, link)
+		if (*out && nr < max && open->pages.may_be_there)
+			(*out)[nr++] = (struct used_pages){open->ino, open->pages.change,
+							   open->pages.was_quiet};
+	pthread_mutex_unlock(&all_open_mutex);
+	return nr;
+}
+
+bool files_note_pages(const struct used_pages *used, uint64_t change, bool is_quiet)
+{
+	struct open_file *open;
+	bool may_be_there = false;
+
+	pthread_mutex_lock(&all_open_mutex);
+	cds_list_for_each_entry (open, &all_open, link) {
+		if (open->ino != used->ino)
+			continue;
+		open->pages.nr_drops++;
+		open->pages.change = change;
+		open->pages.was_quiet = is_quiet;
+		may_be_there |= atomic_exchange(&open->pages.may_be_there, false);
+	}
+	pthread_mutex_unlock(&all_open_mutex);
+	return may_be_there;
 }
 
 /* ---- Flushing and syncing */

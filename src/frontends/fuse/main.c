@@ -23,6 +23,7 @@
 #include "device.h"
 #include "gone.h"
 #include "locks.h"
+#include "pages.h"
 #include "place.h"
 #include "say.h"
 #include "session.h"
@@ -104,9 +105,10 @@ static void set_up_connection(void *userdata, struct fuse_conn_info *connection)
 	/* Names and attributes that come with a listing are of use only if they may be old. */
 	const unsigned plus = FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO;
 
-	connection->want |= connection->capable &
-			    (FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_AUTO_INVAL_DATA |
-			     FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS);
+	connection->want |=
+		connection->capable &
+		(FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_ASYNC_READ |
+		 FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_EXPORT_SUPPORT);
 	/* The kernel drops setuid and setgid by itself then. Splicing through pipes is slower than the
 	 * one copy that it saves, as our data goes to a socket or a card. */
 	connection->want &=
@@ -153,6 +155,9 @@ static const struct fuse_lowlevel_ops operations = {
 	.releasedir = do_releasedir,
 	.fsyncdir = do_fsyncdir,
 	.create = do_create,
+#ifdef HAS_FUSE_TMPFILE
+	.tmpfile = do_tmpfile,
+#endif
 	.open = do_open,
 	.read = do_read,
 	.write = do_write,
@@ -325,6 +330,7 @@ static int serve(const struct mount_options *options, int ready_fd)
 	device_leave(); /* before its descriptor is closed */
 	fuse_session_unmount(session);
 	is_free = gone_end();
+	is_free = pages_end() && is_free;
 out_signals:
 	fuse_remove_signal_handlers(session);
 out_session:
@@ -386,6 +392,8 @@ int main(int argc, char **argv)
 		return ret;
 	/* One name, also if mount(8) called us by its own. */
 	prctl(PR_SET_NAME, "afar-mount");
+	if (options.is_remount)
+		return place_remount(&options);
 	ret = place_prepare(&options);
 	if (ret)
 		return ret;

@@ -129,6 +129,8 @@ void fill_entry(const struct mount *mount, const struct afar_file_stat *stat,
 {
 	*out = (struct fuse_entry_param){
 		.ino = node_of(mount, stat->ino),
+		/* So that a file handle of another file system is none of this one. The kernel gives the root 0. */
+		.generation = stat->ino == mount->root ? 0 : (uint32_t)mount->identity,
 		.attr_timeout = mount->options->age_s,
 		.entry_timeout = mount->options->age_s,
 	};

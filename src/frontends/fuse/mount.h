@@ -117,6 +117,7 @@ void do_fsyncdir(fuse_req_t req, fuse_ino_t node, int is_data_only, struct fuse_
 /* files.c */
 void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	       struct fuse_file_info *info);
+void do_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *info);
 void do_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info);
 void do_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
 	     struct fuse_file_info *info);

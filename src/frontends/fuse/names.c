@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "session.h"
@@ -14,6 +15,23 @@
 		.size = sizeof(struct afar_file_stat) \
 	}
 
+/* Finds an inode by its number alone, as of a file handle (open_by_handle_at(2), NFS). Whether who asks may is the kernel's
+ * to know. Numbers are never used twice in a file system. */
+static int find_itself(const struct mount *mount, uint64_t ino, struct afar_file_stat *out)
+{
+	int ret = afar_fs_use(mount->fs, ino);
+
+	if (ret)
+		return ret;
+	ret = afar_fs_getattr(mount->fs, ino, out);
+	/* Somebody else has it open still: no name leads there any more, so no handle does. */
+	if (!ret && out->nlink == 0)
+		ret = -ESTALE;
+	if (ret)
+		afar_fs_forget(mount->fs, ino, 1);
+	return ret;
+}
+
 void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct mount *mount = mount_of(req);
@@ -21,6 +39,11 @@ void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct asker asker;
 	const struct afar_who *who = find_asker(req, &asker);
 
+	if (strcmp(name, ".") == 0) {
+		answer_entry(req, CALL(mount, find_itself(mount, ino_of(mount, parent), &stat)),
+			     &stat);
+		return;
+	}
 	answer_entry(
 		req,
 		CALL(mount, afar_fs_lookup(mount->fs, who, ino_of(mount, parent), name, &stat)),
@@ -122,7 +145,9 @@ void do_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 		ours |= AFAR_RENAME_NOREPLACE;
 	if (flags & RENAME_EXCHANGE)
 		ours |= AFAR_RENAME_EXCHANGE;
-	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE)) {
+	if (flags & RENAME_WHITEOUT)
+		ours |= AFAR_RENAME_WHITEOUT;
+	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT)) {
 		fuse_reply_err(req, EINVAL);
 		return;
 	}

@@ -32,7 +32,7 @@ struct texts {
 	char *uri, *key, *path, *timeout, *retry, *subdir, *age, *threads, *fsname;
 	int is_read_only, is_cached, is_direct, are_locks_local, is_for_others, is_over_others,
 		is_foreground;
-	int is_help, is_remount, has_dev, has_suid;
+	int is_help, is_remount, is_for_writing, has_dev, has_suid;
 	char *words[2]; /* SOURCE and PLACE */
 	int nr_words;
 	char *kernel; /* further options that go to the kernel */
@@ -67,6 +67,7 @@ static const struct fuse_opt known[] = {
 	TEXT("fsname=%s", fsname),
 	SWITCH("ro", is_read_only),
 	CLEAR("rw", is_read_only),
+	SWITCH("rw", is_for_writing),
 	SWITCH("cached", is_cached),
 	SWITCH("direct", is_direct),
 	SWITCH("nolock", are_locks_local),
@@ -307,9 +308,10 @@ static int read_texts(struct texts *texts, struct mount_options *out)
 	out->source = texts->words[0];
 	out->place = texts->words[1];
 	snprintf(out->asked, sizeof(out->asked), "mount %.255s at %.255s", out->source, out->place);
-	if (texts->is_remount)
-		return say_misuse("%s: options cannot be changed while it is mounted; unmount it, "
-				  "and mount it anew",
+	out->is_remount = texts->is_remount;
+	if (texts->is_remount && !texts->is_read_only && !texts->is_for_writing)
+		return say_misuse("%s: only ro and rw can be changed while it is mounted; unmount "
+				  "it, and mount it anew",
 				  out->asked);
 	if (texts->is_cached && texts->is_direct)
 		return say_misuse("%s: cached and direct exclude each other", out->asked);

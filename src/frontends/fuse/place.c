@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -237,4 +238,47 @@ int place_prepare(struct mount_options *options)
 	options->place = real ? real : whole;
 	ret = check_machine(options);
 	return ret ? ret : check_directory(options);
+}
+
+/* ---- Read only, or not */
+
+/* The kernel takes those that are not named as not wanted any more. */
+static unsigned long flags_of(const struct statvfs *stat)
+{
+	static const struct {
+		unsigned long theirs, ours;
+	} bits[] = {
+		{ST_NOSUID, MS_NOSUID},		  {ST_NODEV, MS_NODEV},
+		{ST_NOEXEC, MS_NOEXEC},		  {ST_NOATIME, MS_NOATIME},
+		{ST_RELATIME, MS_RELATIME},	  {ST_NODIRATIME, MS_NODIRATIME},
+		{ST_SYNCHRONOUS, MS_SYNCHRONOUS},
+	};
+	unsigned long flags = 0;
+
+	for (size_t i = 0; i < sizeof(bits) / sizeof(bits[0]); i++)
+		if (stat->f_flag & bits[i].theirs)
+			flags |= bits[i].ours;
+	return flags;
+}
+
+int place_remount(const struct mount_options *options)
+{
+	char *real = realpath(options->place, NULL);
+	const bool is_there = real && is_ours(real);
+	struct statvfs stat;
+	int ret = 0;
+
+	if (!is_there)
+		ret = say_failed("%s: no file system of Afar is mounted there", options->asked);
+	else if (statvfs(real, &stat) ||
+		 mount(NULL, real, NULL,
+		       MS_REMOUNT | flags_of(&stat) | (options->is_read_only ? MS_RDONLY : 0),
+		       NULL))
+		ret = say_failed("%s: %s", options->asked,
+				 errno == EBUSY
+					 ? "programs have files there open to write; 'fuser -vm "
+					   "DIRECTORY' names them"
+					 : strerror(errno));
+	free(real);
+	return ret;
 }

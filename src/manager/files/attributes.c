@@ -19,7 +19,9 @@
 #define SET_MTIME_NOW 0x80U
 #define SET_ALL	      0xffU
 
-#define XATTR_VALUE_MAX 65536U
+/* Of all of an inode: what listxattr(2) can tell, and as much as 256 of the largest. */
+#define XATTR_NAMES_MAX	 65536U
+#define XATTR_VALUES_MAX (256U * XATTR_VALUE_BYTES)
 
 /* ---- Permissions */
 
@@ -298,21 +300,50 @@ int file_list_xattrs(struct fs *fs, const struct who *who, const Afar__FileListX
 	return 0;
 }
 
-/* Counts one more, or fewer, and puts the inode. */
-static int count_xattrs(struct file *file, int more)
+/* What an attribute of an inode takes. */
+struct xattr_cost {
+	int nr, names_length, values_length;
+};
+
+/* Adds it to what the inode's take, and puts the inode. */
+static int count_xattrs(struct file *file, const struct xattr_cost *more)
 {
 	struct inode *inode = file_edit(file);
 
 	if (!inode)
 		return error_code(-ENOMEM);
-	inode->nr_xattrs = (uint32_t)((int)inode->nr_xattrs + more);
+	inode->nr_xattrs += (uint32_t)more->nr;
+	inode->xattr_names_length += (uint32_t)more->names_length;
+	inode->xattr_values_length += (uint32_t)more->values_length;
+	if (inode->nr_xattrs == 0)
+		inode->xattr_names_length = inode->xattr_values_length = 0;
 	inode_touch_change(inode);
 	file_put(file);
 	return 0;
 }
 
+static int check_xattr_room(const struct inode *inode, const char *name,
+			    const struct xattr_cost *more)
+{
+	if (more->names_length > 0 &&
+	    inode->xattr_names_length + (uint32_t)more->names_length > XATTR_NAMES_MAX)
+		return error_fail(-ENOSPC,
+				  "set '%s': the inode has %u extended attributes; their names may "
+				  "have %u bytes together",
+				  name, inode->nr_xattrs, XATTR_NAMES_MAX);
+	if (more->values_length > 0 &&
+	    inode->xattr_values_length + (uint32_t)more->values_length > XATTR_VALUES_MAX)
+		return error_fail(
+			-ENOSPC,
+			"set '%s': the inode has %u extended attributes; their values may "
+			"have %u bytes together",
+			name, inode->nr_xattrs, XATTR_VALUES_MAX);
+	return 0;
+}
+
 int file_set_xattr(struct fs *fs, const struct who *who, const Afar__FileSetXattr *ask)
 {
+	struct xattr_cost more = {.values_length = (int)ask->value.len};
 	struct file *file;
 	size_t length;
 	void *old = NULL;
@@ -323,9 +354,9 @@ int file_set_xattr(struct fs *fs, const struct who *who, const Afar__FileSetXatt
 		ret = check_xattr(who, file->inode, ask->name, W_OK);
 	if (ret != 0)
 		return ret;
-	if (ask->value.len > XATTR_VALUE_MAX)
+	if (ask->value.len > XATTR_VALUE_BYTES)
 		return error_fail(-E2BIG, "set '%s': %zu bytes; at most %u can be stored",
-				  ask->name, ask->value.len, XATTR_VALUE_MAX);
+				  ask->name, ask->value.len, XATTR_VALUE_BYTES);
 	ret = record_get_xattr(fs, ask->ino, ask->name, &old, &length);
 	if (ret < 0 && ret != -ENODATA)
 		return ret;
@@ -336,15 +367,22 @@ int file_set_xattr(struct fs *fs, const struct who *who, const Afar__FileSetXatt
 		return error_code(-EEXIST);
 	if (!is_there && (ask->flags & XATTR_REPLACE))
 		return error_code(-ENODATA);
-	if (!is_there && file->inode->nr_xattrs == FILES_XATTRS_MAX)
-		return error_fail(-ENOSPC, "set '%s': the inode has %u extended attributes",
-				  ask->name, FILES_XATTRS_MAX);
+	if (is_there) {
+		more.values_length -= (int)length;
+	} else {
+		more.nr = 1;
+		more.names_length = (int)strlen(ask->name) + 1;
+	}
+	ret = check_xattr_room(file->inode, ask->name, &more);
+	if (ret != 0)
+		return ret;
 	record_put_xattr(fs, ask->ino, ask->name, ask->value.data, ask->value.len);
-	return count_xattrs(file, is_there ? 0 : 1);
+	return count_xattrs(file, &more);
 }
 
 int file_remove_xattr(struct fs *fs, const struct who *who, const Afar__FileRemoveXattr *ask)
 {
+	struct xattr_cost less = {.nr = -1, .names_length = -(int)strlen(ask->name) - 1};
 	struct file *file;
 	size_t length;
 	void *old;
@@ -357,6 +395,7 @@ int file_remove_xattr(struct fs *fs, const struct who *who, const Afar__FileRemo
 	if (ret != 0)
 		return ret;
 	free(old);
+	less.values_length = -(int)length;
 	record_delete_xattr(fs, ask->ino, ask->name);
-	return count_xattrs(file, -1);
+	return count_xattrs(file, &less);
 }

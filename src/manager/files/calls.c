@@ -35,6 +35,7 @@ Afar__FileAttributes *attributes_of(const struct file *file)
 	attributes->ctime = inode->ctime;
 	attributes->change = inode->change;
 	attributes->layout = inode->layout;
+	attributes->has_no_xattrs = inode->nr_xattrs == 0;
 	return attributes;
 }
 
@@ -223,7 +224,7 @@ static int hold(struct fs *fs, const struct who *who, const struct session *sess
 		ret = hold_append(fs, session, ask->append->ino, &file);
 		return ret == 0 ? tell(file, result) : ret;
 	case AFAR__FILE_HOLD__WHAT_APPENDED:
-		return hold_appended(fs, session, ask->appended->ino);
+		return hold_appended(fs, session, ask->appended);
 	case AFAR__FILE_HOLD__WHAT_CLAIM:
 		return hold_claim(fs, session, ask->claim);
 	case AFAR__FILE_HOLD__WHAT_LOCK:
@@ -251,12 +252,14 @@ static int make(struct fs *fs, const struct who *who, const struct session *sess
 
 	if (ret < 0)
 		return ret;
-	result->is_delegated = is_made && delegation_give(file, session);
+	result->is_delegated = is_made && !ask->is_nameless && delegation_give(file, session);
 	if (ask->handle == 0)
 		return tell(file, result);
 	/* Whoever makes it may write it, whatever its permissions say. */
 	if (is_made) {
 		ret = hold_add(file, session, ask->handle, ask->access);
+		if (ret == 0)
+			ret = file_settle(file); /* it may have no name */
 	} else {
 		Afar__FileOpen open = AFAR__FILE_OPEN__INIT;
 

@@ -445,7 +445,8 @@ static void take_change(struct taking *taking, const Afar__FileChange *ask)
 {
 	switch (ask->what_case) {
 	case AFAR__FILE_CHANGE__WHAT_MAKE:
-		take_name(taking, ask->make->dir, ask->make->name);
+		if (!ask->make->is_nameless)
+			take_name(taking, ask->make->dir, ask->make->name);
 		break;
 	case AFAR__FILE_CHANGE__WHAT_REMOVE:
 		take_name(taking, ask->remove->dir, ask->remove->name);

@@ -13,7 +13,9 @@
 
 #include "manager/files/table.h"
 
-#define HOLDS_MAX 1048576U /* handles of one claim */
+#define HOLDS_MAX	  1048576U	      /* handles of one claim */
+#define APPEND_KEPT_NS	  UINT64_C(100000000) /* the end of a file is kept so long for what follows, */
+#define APPEND_LONGEST_NS UINT64_C(500000000) /* and for all that follows together */
 
 static int compare_holds(const void *left, const void *right)
 {
@@ -134,16 +136,35 @@ static bool holds_to_write(const struct file *file, uint64_t session)
 
 /* ---- The end of a file, for whoever appends */
 
-static int set_appender(struct file *file, uint64_t session)
+/* `until`: 0: until the session says that it has appended. `since`: it has kept the end. */
+static int set_appender(struct file *file, uint64_t session, uint64_t since, uint64_t until)
 {
 	struct undo *undo = fs_core(file->fs)->undo;
-	int ret = undo_room(undo, 1);
+	int ret = undo_room(undo, 3);
 
 	if (ret < 0)
 		return ret;
 	mark(file, session);
 	undo_set(undo, file->appender, session);
+	undo_set(undo, file->appender_since, since);
+	undo_set(undo, file->appender_until, until);
 	return 0;
+}
+
+uint64_t hold_append_until(const struct file *file, uint64_t session)
+{
+	if (file->appender == 0 || file->appender == session)
+		return 0;
+	if (file->appender_until == 0)
+		return CORE_NEVER;
+	return file->appender_until > core_now(fs_core(file->fs)) ? file->appender_until : 0;
+}
+
+/* Whether the session has the end of a file, and nobody else could have been given it. */
+static bool has_end(const struct file *file, uint64_t session)
+{
+	return file->appender == session &&
+	       (file->appender_until == 0 || file->appender_until > core_now(fs_core(file->fs)));
 }
 
 int hold_append(struct fs *fs, const struct session *session, uint64_t ino, struct file **out)
@@ -152,22 +173,31 @@ int hold_append(struct fs *fs, const struct session *session, uint64_t ino, stru
 
 	if (ret != 0)
 		return ret;
-	if ((*out)->appender != 0 && (*out)->appender != session->number)
+	if (hold_append_until(*out, session->number) != 0)
 		return error_fail(-EBUSY,
 				  "append to inode %llu: session %llx is appending, and does not "
 				  "end; try again",
 				  (unsigned long long)ino, (unsigned long long)(*out)->appender);
 	if (holds_to_write(*out, session->number))
-		return set_appender(*out, session->number);
+		return set_appender(*out, session->number,
+				    has_end(*out, session->number) ? (*out)->appender_since : 0, 0);
 	return error_fail(-EBADF, "append to inode %llu: the session has not opened it to write",
 			  (unsigned long long)ino);
 }
 
-int hold_appended(struct fs *fs, const struct session *session, uint64_t ino)
+int hold_appended(struct fs *fs, const struct session *session, const Afar__FileAppended *ask)
 {
-	struct file *file = file_cached(fs, ino);
+	struct file *file = file_cached(fs, ask->ino);
+	const uint64_t now = core_now(fs_core(fs));
+	uint64_t since;
 
-	return file && file->appender == session->number ? set_appender(file, 0) : 0;
+	if (!file || file->appender != session->number)
+		return 0;
+	since = file->appender_since ? file->appender_since : now;
+	/* Records that look as if more of them followed, one after another, must not keep others out. */
+	return ask->is_more && now - since < APPEND_LONGEST_NS
+		       ? set_appender(file, session->number, since, now + APPEND_KEPT_NS)
+		       : set_appender(file, 0, 0, 0);
 }
 
 static bool holds(const struct file *file, uint64_t session)
@@ -200,7 +230,7 @@ static int drop(struct hold *hold)
 	if (file->recaller == hold->session && !holds(file, hold->session))
 		recall_end(file);
 	if (file->appender == hold->session && !holds(file, hold->session)) {
-		ret = set_appender(file, 0);
+		ret = set_appender(file, 0, 0, 0);
 		if (ret != 0)
 			return ret;
 	}
@@ -345,7 +375,7 @@ static int claim_one(struct fs *fs, const struct session *session, const Afar__F
 		ret = hold_add(file, session, ask->handles[i], ask->accesses[i]);
 	/* What it was appending counts in the end that it claims, and others go on behind that. */
 	if (ret == 0 && file->appender == session->number)
-		ret = set_appender(file, 0);
+		ret = set_appender(file, 0, 0, 0);
 	if (ret < 0 || ask->ends[i] <= file->inode->size || ask->ends[i] > FILE_SIZE_MAX)
 		return ret;
 	/* It was made shorter, and the session has not heard of that yet. */

@@ -16,8 +16,9 @@
 #define LINKS_MAX	 65000U
 #define DEPTH_MAX	 4096U /* of directories: no walk to the root is longer */
 
-#define RENAME_KEEPS	 1U
-#define RENAME_EXCHANGES 2U
+#define RENAME_KEEPS	  1U
+#define RENAME_EXCHANGES  2U
+#define RENAME_WHITES_OUT 4U
 
 int check_name(const char *name)
 {
@@ -98,7 +99,7 @@ static int check_sticky(const struct who *who, const struct entry *entry)
 
 /* ---- Making */
 
-static int check_type(const struct who *who, uint32_t type, const char *target)
+static int check_type(const struct who *who, uint32_t type, uint64_t rdev, const char *target)
 {
 	switch (type) {
 	case S_IFREG:
@@ -107,6 +108,10 @@ static int check_type(const struct who *who, uint32_t type, const char *target)
 	case S_IFSOCK:
 		return 0;
 	case S_IFCHR:
+		/* A whiteout leads to no device. */
+		if (rdev == 0)
+			return 0;
+		__attribute__((fallthrough));
 	case S_IFBLK:
 		return who->uid == 0 ? 0 : error_fail(-EPERM, "make a device: uid 0 alone may");
 	case S_IFLNK:
@@ -163,6 +168,35 @@ static int make_inode(const struct who *who, const Afar__FileMake *ask, struct f
 	return ret;
 }
 
+/* As open(2) says of O_TMPFILE. Nothing of the directory changes. */
+static int make_nameless(struct fs *fs, const struct who *who, const Afar__FileMake *ask,
+			 struct file **out)
+{
+	struct inode *inode;
+	struct file *dir;
+	int ret = file_get_directory(fs, ask->dir, &dir);
+
+	if (ret == 0 && (!S_ISREG(ask->mode) || ask->handle == 0 || ask->name[0] != '\0'))
+		ret = error_fail(-EINVAL,
+				 "make a file without a name: it has one, is no file, or nobody "
+				 "opens it");
+	if (ret == 0)
+		ret = check_access(who, dir->inode, W_OK | X_OK);
+	if (ret == 0 && dir->inode->nlink == 0)
+		ret = error_code(-ENOENT);
+	if (ret == 0)
+		ret = make_inode(who, ask, dir, out);
+	if (ret != 0)
+		return ret;
+	inode = file_edit(*out);
+	if (!inode)
+		return error_code(-ENOMEM);
+	inode->nlink = 0;
+	inode->is_linkable = ask->is_linkable;
+	file_put(*out);
+	return 0;
+}
+
 int name_make(struct fs *fs, const struct who *who, const Afar__FileMake *ask, struct file **out,
 	      bool *is_made)
 {
@@ -171,6 +205,11 @@ int name_make(struct fs *fs, const struct who *who, const Afar__FileMake *ask, s
 	int ret;
 
 	*is_made = false;
+	if (ask->is_nameless) {
+		ret = make_nameless(fs, who, ask, out);
+		*is_made = ret == 0;
+		return ret;
+	}
 	if (strcmp(ask->name, ".") == 0 || strcmp(ask->name, "..") == 0)
 		return error_fail(-EEXIST, "make '%s': it is always there", ask->name);
 	ret = find_entry(fs, who, ask->dir, ask->name, &entry);
@@ -184,7 +223,7 @@ int name_make(struct fs *fs, const struct who *who, const Afar__FileMake *ask, s
 	}
 	ret = check_access(who, entry.dir->inode, W_OK);
 	if (ret == 0)
-		ret = check_type(who, type, ask->target);
+		ret = check_type(who, type, ask->rdev, ask->target);
 	if (ret == 0)
 		ret = make_inode(who, ask, entry.dir, out);
 	if (ret != 0)
@@ -307,8 +346,8 @@ static int check_rename(struct fs *fs, const struct who *who, const struct entry
 	bool is_exchange = flags & RENAME_EXCHANGES;
 	int ret = 0;
 
-	if (flags & ~(RENAME_KEEPS | RENAME_EXCHANGES) ||
-	    flags == (RENAME_KEEPS | RENAME_EXCHANGES))
+	if (flags & ~(RENAME_KEEPS | RENAME_EXCHANGES | RENAME_WHITES_OUT) ||
+	    (is_exchange && flags != RENAME_EXCHANGES))
 		return error_fail(-EINVAL, "rename: flags 0x%x are none", flags);
 	if (!from->file)
 		return fail_no_name(from->name);
@@ -374,14 +413,33 @@ static int exchange(struct fs *fs, const struct entry *from, const struct entry 
 	return ret == 0 ? arrive(to->file, from->dir) : ret;
 }
 
-static int replace(struct fs *fs, const struct entry *from, const struct entry *to)
+/* Puts a whiteout where a name was: an overlay takes it for the absence of what a layer below has there. */
+static int white_out(struct fs *fs, const struct who *who, const struct entry *entry)
 {
-	int links = links_of(from->file);
+	Afar__FileMake make = AFAR__FILE_MAKE__INIT;
+	struct file *file;
 	int ret;
 
-	record_delete_name(fs, from->dir->ino, from->name);
+	make.mode = S_IFCHR;
+	ret = make_inode(who, &make, entry->dir, &file);
+	if (ret == 0)
+		record_put_name(fs, entry->dir->ino, entry->name, file->ino, S_IFCHR);
+	return ret;
+}
+
+static int replace(struct fs *fs, const struct who *who, const struct entry *from,
+		   const struct entry *to, bool is_whiting_out)
+{
+	int links = links_of(from->file);
+	int ret = 0;
+
+	if (is_whiting_out)
+		ret = white_out(fs, who, from);
+	else
+		record_delete_name(fs, from->dir->ino, from->name);
 	record_put_name(fs, to->dir->ino, to->name, from->file->ino, type_of(from->file));
-	ret = change_directory(from->dir, -1, -links);
+	if (ret == 0)
+		ret = change_directory(from->dir, is_whiting_out ? 0 : -1, -links);
 	/* A directory that is replaced is one, too. */
 	if (ret == 0)
 		ret = change_directory(to->dir, to->file ? 0 : 1, to->file ? 0 : links);
@@ -404,7 +462,9 @@ int name_rename(struct fs *fs, const struct who *who, const Afar__FileRename *as
 	/* Two names of one file: POSIX leaves both. */
 	if (from.file == to.file)
 		return 0;
-	return ask->flags & RENAME_EXCHANGES ? exchange(fs, &from, &to) : replace(fs, &from, &to);
+	return ask->flags & RENAME_EXCHANGES
+		       ? exchange(fs, &from, &to)
+		       : replace(fs, who, &from, &to, ask->flags & RENAME_WHITES_OUT);
 }
 
 /* ---- Linking */
@@ -426,7 +486,8 @@ int name_link(struct fs *fs, const struct who *who, const Afar__FileLink *ask, s
 		return ret;
 	if (inode_is_directory((*out)->inode))
 		return error_fail(-EPERM, "link to '%s': directories have one name", ask->name);
-	if ((*out)->inode->nlink == 0)
+	if ((*out)->inode->nlink == 0 &&
+	    !((*out)->inode->is_linkable && file_is_held(*out) && !(*out)->is_gone))
 		return error_fail(-ENOENT, "link to '%s': the file's last name has gone",
 				  ask->name);
 	if ((*out)->inode->nlink >= LINKS_MAX)
@@ -435,7 +496,9 @@ int name_link(struct fs *fs, const struct who *who, const Afar__FileLink *ask, s
 	inode = file_edit(*out);
 	if (!inode)
 		return error_code(-ENOMEM);
-	inode->nlink++;
+	if (inode->nlink++ == 0)
+		record_delete_unlinked(fs, ask->ino);
+	inode->is_linkable = false;
 	inode_touch_change(inode);
 	file_put(*out);
 	record_put_name(fs, ask->dir, ask->name, ask->ino, type_of(*out));

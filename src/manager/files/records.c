@@ -78,6 +78,13 @@ static struct inode *inode_from(const Stored__Inode *record)
 	inode->parent = record->parent;
 	inode->nr_entries = record->nr_entries;
 	inode->nr_xattrs = record->nr_xattrs;
+	inode->xattr_names_length = record->xattr_names_length;
+	inode->xattr_values_length = record->xattr_values_length;
+	inode->is_linkable = record->is_linkable;
+	if (record->nr_xattrs != 0 && record->xattr_names_length == 0) {
+		inode->xattr_names_length = record->nr_xattrs * XATTR_NAME_BYTES;
+		inode->xattr_values_length = record->nr_xattrs * XATTR_VALUE_BYTES;
+	}
 	memcpy(inode->target, record->target, length + 1);
 	return inode;
 }
@@ -120,6 +127,9 @@ void record_put_inode(struct fs *fs, uint64_t ino, const struct inode *inode)
 	record.parent = inode->parent;
 	record.nr_entries = inode->nr_entries;
 	record.nr_xattrs = inode->nr_xattrs;
+	record.xattr_names_length = inode->xattr_names_length;
+	record.xattr_values_length = inode->xattr_values_length;
+	record.is_linkable = inode->is_linkable;
 	record.target = (char *)(uintptr_t)inode->target;
 	store_put_message(store_of(fs), STORE_KEY(RECORD_INODE, fs->number, ino), &record.base);
 }

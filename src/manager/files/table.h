@@ -16,7 +16,6 @@
 #define FILE_SET_SIZE	 8U	/* FileSet.mask */
 #define FILE_UNIT	 4096U	/* bytes */
 #define FILES_CACHED_MAX 65536U /* inodes that nobody has open */
-#define FILES_XATTRS_MAX 256U
 #define FILES_GROUPS_MAX 64U
 #define FILE_SIZE_MAX	 ((uint64_t)1 << 56)
 #define FS_EDITED_MAX	 8U /* inodes that one operation changes */
@@ -48,7 +47,11 @@ struct inode {
 	uint64_t parent;
 	uint64_t nr_entries;
 	uint32_t nr_xattrs;
-	char target[]; /* of a symbolic link; else empty */
+	/* Of them together: names, each ended by 0, and values. What an older record did not count, counts as much as it can
+	 * be. */
+	uint32_t xattr_names_length, xattr_values_length;
+	bool is_linkable; /* it was made without a name, and may get one */
+	char target[];	  /* of a symbolic link; else empty */
 };
 
 struct run {
@@ -76,7 +79,9 @@ struct file {
 	struct cds_list_head holds; /* struct hold */
 	struct cds_list_head locks; /* struct lock: locks.c. In memory alone */
 	uint64_t locks_version;	    /* of these: never the same again. Never taken back */
-	uint64_t appender; /* the session that has its end for itself; 0: none. In memory alone */
+	/* The session that has its end for itself; 0: none. And until when, if it appends nothing just now. In memory alone */
+	uint64_t appender, appender_until;
+	uint64_t appender_since; /* it has kept the end for what follows */
 	/* Who takes parts of it away waits until others have given it up: recalls.c. In memory alone, and
 	 * never taken back. */
 	uint64_t recaller, recall_request; /* his session, and which request of it; 0: nobody */
@@ -233,6 +238,10 @@ int64_t files_now(void);
 void inode_touch(struct inode *inode);
 /* ctime alone. */
 void inode_touch_change(struct inode *inode);
+
+/* Of one extended attribute, its name ended by 0. */
+#define XATTR_NAME_BYTES  256U
+#define XATTR_VALUE_BYTES 65536U
 
 /* ---- records.c */
 
@@ -432,9 +441,12 @@ struct hold *hold_find(const struct fs *fs, uint64_t session, uint64_t handle);
 int hold_close(struct fs *fs, const struct session *session, uint64_t handle);
 int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *ask,
 	     struct file **out);
-/* Takes the end of a file for the session, and lets it go. -EBUSY: another one has it. */
+/* Takes the end of a file for the session, and lets it go, or keeps it for a moment for what follows. -EBUSY: another one has
+ * it. */
 int hold_append(struct fs *fs, const struct session *session, uint64_t ino, struct file **out);
-int hold_appended(struct fs *fs, const struct session *session, uint64_t ino);
+int hold_appended(struct fs *fs, const struct session *session, const Afar__FileAppended *ask);
+/* Until when another session has the end of a file; 0: none has. */
+uint64_t hold_append_until(const struct file *file, uint64_t session);
 int hold_claim(struct fs *fs, const struct session *session, const Afar__FileClaim *ask);
 /* The session does not use inodes by their number any more. */
 int hold_forget(struct fs *fs, const struct session *session, const Afar__FileForget *ask);

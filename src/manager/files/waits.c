@@ -133,9 +133,9 @@ static uint64_t look_wait(struct core *core, const struct event *event)
 static uint64_t append_wait(const struct event *event, const struct fs *fs, uint64_t ino)
 {
 	const struct file *file = file_cached(fs, ino);
+	uint64_t until = file ? hold_append_until(file, event->session) : 0;
 
-	return file && file->appender != 0 && file->appender != event->session ? event->answer_by
-									       : 0;
+	return until < event->answer_by ? until : event->answer_by;
 }
 
 static uint64_t hold_wait(struct core *core, struct event *event)
