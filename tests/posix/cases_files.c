@@ -207,7 +207,7 @@ const struct posix_case posix_file_cases[] = {
 	{"map times", "open 0 f rw,creat; fill 0 4096 0; map 0 4096 r,w; mark f; poke 0 0 x; msync "
 		      "0; changed f"},
 	{"flock", "open 0 f rw,creat; open 1 f rw; flock 0 ex; flock 1 ex; flock 1 sh; flock 0 sh; "
-		  "flock 1 sh; flock 1 ex; flock 0 un; flock 1 ex; close 1; flock 0 ex"},
+		  "flock 1 sh; flock 1 ex; flock 0 un; flock 1 ex; close 1; flock 0 wait"},
 	{"flock through a file opened to read",
 	 "mknod f file 644; open 0 f r; flock 0 ex; flock 0 un"},
 	{"locks of ranges",

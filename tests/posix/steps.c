@@ -708,10 +708,14 @@ static void step_getflags(struct posix_run *run, int nr, char **words)
 
 static void step_flock(struct posix_run *run, int nr, char **words)
 {
-	static const struct bit kinds[] = {{"sh", LOCK_SH}, {"ex", LOCK_EX}, {"un", LOCK_UN}, {0}};
+	static const struct bit kinds[] = {{"sh", LOCK_SH | LOCK_NB},
+					   {"ex", LOCK_EX | LOCK_NB},
+					   {"wait", LOCK_EX},
+					   {"un", LOCK_UN},
+					   {0}};
 
 	(void)nr;
-	result(flock(fd_of(run, words[0]), bits_of(kinds, words[1]) | LOCK_NB));
+	result(flock(fd_of(run, words[0]), bits_of(kinds, words[1])));
 }
 
 /* lock FILE r|w|u START LENGTH: of this open file (OFD), so that one process can contend with itself. */
