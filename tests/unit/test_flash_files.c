@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "flash/file.h"
 #include "flash/uring.h"
@@ -213,6 +214,35 @@ static void goes_on_where_the_kernel_stopped(void **state)
 	free(page);
 }
 
+static void tells_since_when_the_oldest_is_under_way(void **state)
+{
+	uint64_t before = clock_coarse_ns(), first;
+	char *memory = flash_memory(MIB);
+	struct flash_device *device;
+	struct test_io older, newer;
+
+	(void)state;
+	make_sparse(2 * MIB);
+	assert_int_equal(flash_device_open_path(path, 0, &device), 0);
+	assert_int_equal(flash_write(device, 0, 0, memory, PAGE), 0);
+	assert_int_equal(flash_device_oldest(device), 0);
+	/* So large ones go to the kernel at once. */
+	test_io_submit(device, &older, FLASH_IO_WRITE, 0, 0, memory, MIB);
+	first = flash_device_oldest(device);
+	assert_true(first >= before);
+	while (clock_coarse_ns() == first)
+		;
+	test_io_submit(device, &newer, FLASH_IO_WRITE, 0, MIB, memory, MIB);
+	assert_int_equal(flash_device_oldest(device), first);
+	assert_int_equal(test_io_wait(device, &older), 0);
+	assert_int_equal(test_io_wait(device, &newer), 0);
+	assert_int_equal(flash_device_oldest(device), 0);
+	assert_int_equal(flash_flush(device), 0);
+	assert_int_equal(flash_device_oldest(device), 0);
+	flash_device_close(device);
+	free(memory);
+}
+
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, enter_folder, leave_folder)
 
 TEST_GROUP(flash_files)
@@ -225,6 +255,7 @@ TEST_GROUP(flash_files)
 		IN_FOLDER(stops_when_told),
 		IN_FOLDER(tells_when_the_file_became_shorter),
 		IN_FOLDER(goes_on_where_the_kernel_stopped),
+		IN_FOLDER(tells_since_when_the_oldest_is_under_way),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -301,11 +301,54 @@ static void a_page_of_the_older_checkpoint(void **state)
 	assert_int_equal(counts.nr_lost, 0);
 }
 
+/* The newest anchor cannot be read, so the other one serves; the opening is cut short, and then the device has the anchor again. */
+static void an_anchor_that_comes_back(void **state)
+{
+	unsigned nr_cut = 0;
+
+	(void)state;
+	for (unsigned nr = 90; nr < 98; nr++) {
+		for (unsigned nr_written = 0; nr_written < 12; nr_written++) {
+			const struct flash_fake_fault fault = {.opcode = FLASH_IO_WRITE,
+							       .length = SIZE,
+							       .error = -EIO,
+							       .skip = nr_written};
+			struct format_superblock layout;
+			struct format_anchor newest;
+			uint64_t at;
+
+			make_layer(FORGOTTEN, nr);
+			memcpy(&layout, image, sizeof(layout));
+			assert_int_equal(anchor_read(bed.device, &layout, &newest), 0);
+			at = anchor_at(newest.generation);
+			damage(at, FTL_BLOCK);
+			assert_int_equal(flash_fake_fail(bed.device, &fault), 0);
+			if (ftl_open(bed.device, 0, &bed.ftl) == 0)
+				ftl_abandon(bed.ftl);
+			else
+				nr_cut++;
+			flash_fake_heal(bed.device);
+			assert_int_equal(flash_fake_poke(bed.device, at * FTL_BLOCK,
+							 &image[at * FTL_BLOCK], FTL_BLOCK),
+					 0);
+			if (ftl_open(bed.device, FTL_READ_ONLY, &bed.ftl) == 0) {
+				expect_all(at);
+				assert_int_equal(ftl_audit(bed.ftl), 0);
+				ftl_abandon(bed.ftl);
+			}
+			flash_device_close(bed.device);
+		}
+	}
+	print_message("%u openings were cut short\n", nr_cut);
+	assert_true(nr_cut > 0);
+}
+
 TEST_GROUP(flash_flips)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(any_block),
 		cmocka_unit_test(a_page_of_the_older_checkpoint),
+		cmocka_unit_test(an_anchor_that_comes_back),
 	};
 
 	return cmocka_run_group_tests_name("flash_flips", tests, NULL, NULL);
