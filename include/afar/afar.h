@@ -278,6 +278,35 @@ int afar_manager_accept_older(struct afar_session *session);
 int afar_store_regions(struct afar_session *session, uint64_t store, uint64_t after,
 		       struct afar_server_region *out, unsigned max);
 
+/* What a namespace loses. */
+enum afar_loss_kind {
+	AFAR_LOSS_REGIONS, /* regions with a part there: all of each        */
+	AFAR_LOSS_VOLUME,  /* the volume: all of it                         */
+	AFAR_LOSS_FILES,   /* of a file system's files what is there        */
+};
+struct afar_loss {
+	size_t size; /* sizeof(struct afar_loss), as the library has it */
+	char ns[AFAR_NAME_MAX + 1];
+	uint32_t kind;	 /* enum afar_loss_kind                           */
+	uint32_t is_cut; /* there may be more than `nr` files, and bytes  */
+	uint64_t nr;	 /* regions, or files; 1 of a volume              */
+	uint64_t bytes;	 /* of the regions, or of the volume; that files have there */
+};
+
+/* Is told what a namespace loses. */
+typedef void (*afar_loss_say)(void *argument, const struct afar_loss *loss);
+
+/*
+ * Tells what is lost with the memory of a server, or with a store, before it is given up; for operators only. `say` is called for
+ * each namespace that has something there. Counting files asks the manager several times: it goes through the
+ * places of all files, 20 000 in one call, while others' calls go on. It stops when it has counted `max_files` of a file system (0: never).
+ * Errors: -ENOENT, -EOPNOTSUPP (the manager is older).
+ */
+int afar_server_losses(struct afar_session *session, uint64_t server, uint64_t max_files,
+		       afar_loss_say say, void *argument);
+int afar_store_losses(struct afar_session *session, uint64_t store, uint64_t max_files,
+		      afar_loss_say say, void *argument);
+
 /*
  * Takes a store that is away out of the cluster; for operators only. The caller says that its device
  * is gone for good, or that nobody needs what is on it: Afar itself waits for a store for ever,

@@ -16,6 +16,7 @@
 #include "manager/records_check.h"
 #include "manager/regions.h"
 #include "manager/requests.h"
+#include "manager/servers.h"
 #include "manager/sessions.h"
 #include "manager/terms.h"
 #include "manager/trims.h"
@@ -242,6 +243,8 @@ static const struct operation operations[] = {
 	{CALL(KEY_REVOKE), OPERATION_ONCE, FOR_OPERATOR, NULL, key_revoke},
 	{CALL(KEY_LIMIT), OPERATION_ONCE, FOR_OPERATOR, NULL, key_limit},
 	{CALL(SERVER_REGIONS), OPERATION_READ, FOR_OPERATOR, NULL, server_regions},
+	{CALL(LOSS_LIST), OPERATION_READ, FOR_OPERATOR, NULL, loss_list},
+	{CALL(LOSS_COUNT), OPERATION_READ, FOR_OPERATOR, NULL, loss_count},
 	{CALL(SERVER_REMOVE), OPERATION_ONCE, FOR_OPERATOR, wait_for_servers, server_remove},
 	{CALL(STORE_REGIONS), OPERATION_READ, FOR_OPERATOR, NULL, store_regions},
 	{CALL(STORE_FORGET), OPERATION_ONCE, FOR_OPERATOR, wait_for_servers, store_forget},

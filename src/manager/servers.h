@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Servers: their connections, and what they must be told (servers.c), how they join (joins.c), and
- * those that are gone for good (removals.c). Their stores are in flash.h.
+ * those that are gone for good (removals.c), and what is lost with one (losses.c). Their stores are in flash.h.
  */
 #ifndef MANAGER_SERVERS_H
 #define MANAGER_SERVERS_H
@@ -37,7 +37,10 @@ struct live_server {
 
 /* False: it is malformed. */
 bool is_lane_sound(const Afar__Lane *lane);
-core_operation server_report, server_join, server_regions, server_remove;
+core_operation server_report, server_join, server_regions, server_remove, loss_list;
+/* Finds where a server's memory is, or with a number of one a store. -ENOENT, with a sentence. */
+int losses_home(const struct core *core, uint64_t server_number, uint64_t store_number,
+		struct layout_home *out);
 /* Fills the reply with the regions that have a part there, as ServerRegions asks. -ENOMEM. */
 int home_regions(const struct core *core, const struct session *session,
 		 const struct layout_home *home, uint64_t after, uint32_t max, Afar__Reply *reply);

@@ -174,13 +174,13 @@ static int take_arguments(struct cli *cli, const struct cli_command *command, in
 
 static int say_what_is_lost(struct cli *cli, const struct found_store *store)
 {
-	int64_t nr_lost = lost_print(cli, afar_store_regions, store->number);
-	char granted[SIZE_TEXT_MAX];
+	char granted[SIZE_TEXT_MAX], lost[LOST_TEXT_MAX];
+	int ret = lost_print(cli, &lost_with_store, store->number, lost);
 
-	if (nr_lost < 0)
-		return cli_fail_last((int)nr_lost);
-	printf("%" PRId64 " region%s %s lost with store %016" PRIx64 ", which server '", nr_lost,
-	       cli_plural(nr_lost), nr_lost == 1 ? "is" : "are", store->number);
+	if (ret)
+		return ret;
+	printf("%s %s lost with store %016" PRIx64 ", which server '", lost, lost_verb(lost),
+	       store->number);
 	cli_print(store->server);
 	printf("' had on ");
 	cli_print(store->path);
@@ -196,7 +196,7 @@ static int say_what_is_lost(struct cli *cli, const struct found_store *store)
 static int forget_store(struct cli *cli, const char *text, bool is_sure)
 {
 	struct found_store store = {0};
-	int64_t nr_lost;
+	char lost[LOST_TEXT_MAX] = "nothing";
 	int ret = find(cli, "forget the", text, &store);
 
 	if (ret)
@@ -209,14 +209,13 @@ static int forget_store(struct cli *cli, const char *text, bool is_sure)
 	if (!is_sure)
 		return say_what_is_lost(cli, &store);
 	/* The manager itself checks whether a server that seems to be up still lives. */
-	nr_lost = store.is_up ? 0 : lost_print(cli, afar_store_regions, store.number);
-	if (nr_lost < 0)
-		return cli_fail_last((int)nr_lost);
+	ret = store.is_up ? 0 : lost_print(cli, &lost_with_store, store.number, lost);
+	if (ret)
+		return ret;
 	ret = afar_store_forget(cli->session, store.number);
 	if (ret)
 		return cli_fail_last(ret);
-	printf("forgot store %016" PRIx64 ", and with it %" PRId64 " region%s\n", store.number,
-	       nr_lost, cli_plural(nr_lost));
+	printf("forgot store %016" PRIx64 ", and with it %s\n", store.number, lost);
 	return 0;
 }
 

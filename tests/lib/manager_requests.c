@@ -345,6 +345,27 @@ Afar__Request *ask_server_regions(uint64_t server, uint64_t after, uint32_t max)
 	return request;
 }
 
+Afar__Request *ask_loss_list(uint64_t server, uint64_t after)
+{
+	REQUEST(loss_list, afar__loss_list, Afar__LossList, AFAR__REQUEST__CALL_LOSS_LIST);
+	ask->server = server;
+	ask->after = after;
+	return request;
+}
+
+Afar__Request *ask_loss_count(uint64_t server, uint64_t fs, const Afar__LossCounted *so_far,
+			      uint32_t max)
+{
+	REQUEST(loss_count, afar__loss_count, Afar__LossCount, AFAR__REQUEST__CALL_LOSS_COUNT);
+	ask->server = server;
+	ask->fs = fs;
+	ask->ino = so_far->ino;
+	ask->unit = so_far->unit;
+	ask->counted = so_far->counted;
+	ask->max = max;
+	return request;
+}
+
 Afar__Request *ask_server_remove(uint64_t server)
 {
 	REQUEST(server_remove, afar__server_remove, Afar__ServerRemove,

@@ -53,6 +53,9 @@ Afar__Request *ask_resize(uint64_t ns, uint64_t bytes);
 Afar__Request *ask_key_add(const char *name, bool is_server);
 Afar__Request *ask_key_list(void);
 Afar__Request *ask_server_regions(uint64_t server, uint64_t after, uint32_t max);
+Afar__Request *ask_loss_list(uint64_t server, uint64_t after);
+Afar__Request *ask_loss_count(uint64_t server, uint64_t fs, const Afar__LossCounted *so_far,
+			      uint32_t max);
 Afar__Request *ask_server_remove(uint64_t server);
 Afar__Request *ask_store_regions(uint64_t store);
 Afar__Request *ask_store_forget(uint64_t store);

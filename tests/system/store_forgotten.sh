@@ -52,12 +52,21 @@ kill_daemon two
 status=0
 "$AFAR" store forget "$store" >said.out 2>said.err || status=$?
 [ "$status" -eq 1 ] || fail "forget without --yes ended with $status"
-grep -q 'home' said.out || fail "it says: $(cat said.out)"
+# It counts the files that have bytes there, by file system.
+home=$(sed -nE 's/^home +file system +([0-9]+) files +.*/\1/p' said.out)
+[ -n "$home" ] || fail "it says: $(cat said.out)"
+grep -q "^0 regions and $home files are lost with store $store, which server 'two' had on " said.out || fail "it says: $(cat said.out)"
+# A server is not its stores: they are named, and stay.
+status=0
+"$AFAR" server rm two >named.out 2>said.err || status=$?
+[ "$status" -eq 1 ] || fail "server rm without --yes ended with $status"
+grep -Eq "^its store $store \([0-9a-f-]{36}\) on $scratch/two/.* stays, with [1-9]" named.out || fail "it says: $(cat named.out)"
+grep -q '^0 regions are lost with server ' named.out || fail "it says: $(cat named.out)"
 eventually "$AFAR" store forget "$store" --yes
 compare
 echo "$whole whole, $broken broken"
 [ "$whole" -gt 5 ] || fail "only $whole files are whole"
-[ "$broken" -gt 0 ] || fail "no file is broken"
+[ "$broken" -eq "$home" ] || fail "$home files were to be lost, and $broken are"
 agrees
 [ "$("$AFAR" ls /home/in | wc -l)" -eq 41 ] || fail "names are gone: $("$AFAR" ls /home/in)"
 "$AFAR" put in/large /home/in/large >put.out # whole again, and elsewhere

@@ -451,10 +451,72 @@ static void test_removing_another_file_is_refused(void **state)
 	FILE_DO(request, 0);
 }
 
+/* ---- Before it is lost */
+
+/* Counts the files with bytes on the server, with calls that look at `max` runs each. */
+static Afar__LossCounted count_files(struct fake_client *who, uint64_t server, uint32_t max)
+{
+	Afar__LossCounted sum = AFAR__LOSS_COUNTED__INIT;
+	Afar__Reply *reply;
+	unsigned nr_calls = 0;
+
+	do {
+		reply = must(who, ask_loss_count(server, fs_number, &sum, max));
+		sum.nr_files += reply->loss_counted->nr_files;
+		sum.bytes += reply->loss_counted->bytes;
+		sum.ino = reply->loss_counted->ino;
+		sum.unit = reply->loss_counted->unit;
+		sum.counted = reply->loss_counted->counted;
+		drop(reply);
+		nr_calls++;
+	} while (sum.ino != 0);
+	assert_true(max != 1 || nr_calls > sum.nr_files);
+	return sum;
+}
+
+static void test_what_is_lost_is_told_before(void **state)
+{
+	Afar__FileAttributes attributes;
+	Afar__LossCounted counted;
+	struct units lost;
+	Afar__Reply *reply;
+	uint64_t server = fixture.servers[1].number, large;
+
+	(void)state;
+	make_file("small", 1);
+	make_file("empty", 0);
+	/* Holes give the file many runs. */
+	FILE_DO(ask_make(ROOT, "large", S_IFREG | 0644, 901, 600 * FILE_UNIT), 0);
+	assert_int_equal(file_do(&client, ask_walk("/large", true), &attributes), 0);
+	large = attributes.ino;
+	FILE_DO(ask_punch(large, 10 * FILE_UNIT, 20 * FILE_UNIT), 0);
+	FILE_DO(ask_punch(large, 300 * FILE_UNIT, 20 * FILE_UNIT), 0);
+	fixture_kill(&fixture, 1);
+	reply = must(&client, ask_loss_list(server, 0));
+	assert_int_equal(reply->loss_infos->n_entries, 1);
+	assert_true(reply->loss_infos->entries[0]->is_files);
+	assert_int_equal(reply->loss_infos->entries[0]->namespace_, fs_number);
+	assert_int_equal(reply->loss_infos->entries[0]->bytes, POOL_BYTES / 2);
+	drop(reply);
+	reply = must(&client, ask_loss_list(server, fs_number));
+	assert_int_equal(reply->loss_infos->n_entries, 0);
+	drop(reply);
+	EXPECT(&client, ask_loss_list(99, 0), -ENOENT);
+	counted = count_files(&client, server, 1);
+	assert_int_equal(counted.bytes, count_files(&client, server, 0).bytes);
+	assert_int_equal(counted.nr_files, count_files(&client, server, 0).nr_files);
+	assert_true(counted.nr_files == 1 || counted.nr_files == 2);
+	assert_int_equal(fixture_join(&fixture, 1, 64 * MIB), 0);
+	fixture_pump(&fixture);
+	lost = check_units();
+	assert_int_equal(counted.bytes, lost.lost_in_files * FILE_UNIT);
+}
+
 TEST_GROUP(manager_files_lost)
 {
 	const struct CMUnitTest tests[] = {
 		FILES_TEST(test_files_outlive_a_server),
+		FILES_TEST(test_what_is_lost_is_told_before),
 		FILES_TEST(test_all_servers_are_lost),
 		FILES_TEST(test_what_is_being_zeroed_is_lost),
 		FILES_TEST(test_a_commit_that_fails),

@@ -10,6 +10,7 @@
  *   scrubs.c    what was given back, until it is zeroed
  *   lost.c      what servers have lost of it
  *   lost_list.c   which files that is of
+ *   lost_count.c  how many files would lose something
  *   names.c     directories: make, remove, rename, link
  *   walk.c      finding and listing names
  *   attributes.c  permissions, times, extended attributes
@@ -32,7 +33,7 @@
 
 #include "manager/core_private.h"
 
-core_operation files_look, files_hold, files_change, files_limit;
+core_operation files_look, files_hold, files_change, files_limit, loss_count;
 /* After a restart of the manager, changes wait until the sessions of before have told what they have
  * open. An allocation waits for what is being zeroed, if it needs that. */
 core_wait files_wait;

@@ -649,6 +649,18 @@ int record_range_all_runs(struct fs *fs,
 	return range_all(&all, RECORD_RUN, visit_any_run);
 }
 
+int record_range_runs_behind(struct fs *fs, uint64_t ino, uint64_t unit,
+			     int (*visit)(void *argument, uint64_t ino, const struct run *run),
+			     void *argument)
+{
+	struct all_visit all = {.fs = fs, .argument = argument, .run = visit};
+
+	return store_range(store_of(fs), STORE_KEY(RECORD_RUN, fs->number),
+			   ino == 0 ? (struct store_key){0}
+				    : STORE_KEY(RECORD_RUN, fs->number, ino, unit),
+			   SIZE_MAX, visit_any_run, &all);
+}
+
 int record_range_unlinked(struct fs *fs, int (*visit)(void *argument, uint64_t ino), void *argument)
 {
 	struct all_visit all = {.fs = fs, .argument = argument, .unlinked = visit};

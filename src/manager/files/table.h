@@ -274,6 +274,10 @@ int record_range_all_names(struct fs *fs,
 int record_range_all_runs(struct fs *fs,
 			  int (*visit)(void *argument, uint64_t ino, const struct run *run),
 			  void *argument);
+/* Those behind this unit of an inode; 0: all. */
+int record_range_runs_behind(struct fs *fs, uint64_t ino, uint64_t unit,
+			     int (*visit)(void *argument, uint64_t ino, const struct run *run),
+			     void *argument);
 /* Tells of each record whether it is damaged, as of the last commit. */
 int record_check(struct fs *fs,
 		 int (*visit)(void *argument, struct meta_bytes key, bool is_damaged),
