@@ -25,7 +25,8 @@
  * before was not on: connect queues again (afar_queue_connect()).
  *
  * The idea: Trivedi, End-to-End Considerations in the Unification of High-Performance I/O, §6.2.7. There, a writer leases
- * new chunks for 10 s. Here no clock ends anything.
+ * new chunks for 10 s. Here no clock takes memory from anybody: a writer that is idle loses its claim alone, and only to
+ * somebody who wants it.
  */
 #ifndef AFAR_COW_H
 #define AFAR_COW_H
@@ -49,9 +50,11 @@ struct afar_range {
  * afar_region_prepare() does. From then on it reads what it has written. `ranges` may be NULL if `nr_ranges` is 0.
  *
  * The claim to write is the session's. If its program dies, the claim ends with the session's lease, and the region is as it
- * was.
+ * was. If it lives and does not use the version for 30 s (`afard --claim-ms`), the next one who begins a version has the claim. Reading and writing
+ * are use, and so are beginning and preparing. What it has written is not published
+ * then, and it may go on writing there: nobody else gets the memory of its version before it abandons that or closes the handle.
  *
- * Errors: -EBUSY (somebody is writing a version, and the last error says who; this handle has begun one), -EINVAL (the
+ * Errors: -EBUSY (somebody is writing a version, and the last error says who and since when; this handle has begun one), -EINVAL (the
  * region is not copy-on-write), -EACCES (no right to write), -ERANGE, -ENOSPC (the namespace has no free memory for the
  * ranges' units), -AFAR_EFREED, -AFAR_ELOST, -AFAR_ESERVER, -ETIMEDOUT, -ENOMEM. After each of them the handle has not begun,
  * unless a server does not answer, and may still carry out a write to the version: then it can only be abandoned.
@@ -60,13 +63,21 @@ int afar_region_begin(struct afar_region *region, const struct afar_range *range
 		      unsigned nr_ranges);
 
 /*
+ * As afar_region_begin(), and waits up to `timeout_ms` while somebody else is writing a version: until that one is published or
+ * abandoned, its session has ended, or it has not been used for the time of a claim. Then it begins. -EBUSY after that time, and the
+ * last error says who has begun one, since when, and when he used it last. Wait in short steps to be able to give it up.
+ */
+int afar_region_begin_within(struct afar_region *region, const struct afar_range *ranges,
+			     unsigned nr_ranges, uint32_t timeout_ms);
+
+/*
  * Says that these ranges of the version that the handle has begun are about to be written: what they touch gets new memory.
  * Their bytes are undefined until they are written; all others are as they were. Does nothing for units that have been
  * prepared before: what was written stays. A write to anything else fails with -EROFS; a longer one may have been
  * done in part then. Ranges may overlap. Few calls with many ranges are better than many calls: each is a commit of the manager.
  *
- * Errors: -EINVAL (no version is begun), -ERANGE, -ENOSPC (nothing has changed), -AFAR_EFREED, -AFAR_ELOST, -AFAR_ESERVER,
- * -ETIMEDOUT, -ENOMEM. After errors other than -EINVAL, -ERANGE, -ENOSPC and -EBUSY the version may lack bytes, and can only be abandoned.
+ * Errors: -EINVAL (no version is begun), -ESTALE (another session has taken the claim: abandon it), -ERANGE, -ENOSPC (nothing has changed), -AFAR_EFREED, -AFAR_ELOST, -AFAR_ESERVER,
+ * -ETIMEDOUT, -ENOMEM. After errors other than -EINVAL, -ESTALE, -ERANGE, -ENOSPC and -EBUSY the version may lack bytes, and can only be abandoned.
  */
 int afar_region_prepare(struct afar_region *region, const struct afar_range *ranges,
 			unsigned nr_ranges);
@@ -78,7 +89,8 @@ int afar_region_prepare(struct afar_region *region, const struct afar_range *ran
  * All writes must have completed. Those of blocking calls are made visible first; those of queues need an AFAR_OP_FLUSH
  * over some transports (afar.h). On flash everything is made durable first.
  *
- * Errors: -EINVAL (no version is begun, or a prepare has failed), -EBUSY (operations are in flight), -AFAR_ESERVER (a server
+ * Errors: -EINVAL (no version is begun, or a prepare has failed), -ESTALE (it was not used for a while, and another session has taken the claim to write: nothing of
+ * this version is visible; abandon it), -EBUSY (operations are in flight), -AFAR_ESERVER (a server
  * may still carry out a write whose outcome is unknown, and cannot be reached: try again), -AFAR_EFREED, -AFAR_ELOST,
  * -AFAR_EUNSYNCED, -ETIMEDOUT and -AFAR_EMANAGER (it may have been published: call again, which is safe). After an error
  * the version is still begun: publish it later, or abandon it.

@@ -225,6 +225,7 @@ static int transfer_by_queue(const struct afar_op *op, uint64_t length)
 
 	if (!target_may(op->target, op->opcode))
 		return target_fail_read_only(op->target);
+	target_note_use(op->target);
 	ret = blocking_begin(op->target, &need, deadline, &queue);
 	if (ret)
 		return failure_on_the_way(op, length, ret, false);

@@ -42,13 +42,14 @@ struct near {
 /* ---- Finding, within a hold */
 
 /* Returns the target's windows, or NULL if they may not be used now. */
-static inline struct near *find(const struct afar_target *target, bool is_write)
+static inline struct near *find(struct afar_target *target, bool is_write)
 {
 	struct near *near = atomic_load_explicit(&target->near, memory_order_acquire);
 
 	if (!near || handle_is_shut(&target->handle) || (is_write && !near->may_write) ||
 	    !near->binding->is_ready)
 		return NULL;
+	target_note_use(target);
 	return near;
 }
 

@@ -371,6 +371,7 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 		return error_fail(-EINVAL, "submit an operation: iov is null");
 	if (!target_may(op->target, op->opcode))
 		return target_fail_read_only(op->target);
+	target_note_use(op->target);
 	ret = check_iov(queue, op, length);
 	if (!ret && is_atomic)
 		ret = check_atomic(op, length);

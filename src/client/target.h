@@ -51,9 +51,11 @@ struct afar_target {
 	 * and cleared while no sync is under way. */
 	bool keeps_opening;
 	/* Both follow the binding, and are written just after it. */
-	_Atomic uint64_t length;	 /* bytes; it only grows */
-	atomic_bool is_sealed;		 /* read it only while counted in */
-	atomic_bool is_published;	 /* a version that nobody writes any more: versions.c */
+	_Atomic uint64_t length;  /* bytes; it only grows */
+	atomic_bool is_sealed;	  /* read it only while counted in */
+	atomic_bool is_published; /* a version that nobody writes any more: versions.c */
+	atomic_bool
+		is_used; /* a version that was read or written since the manager was told so: versions_use.c */
 	struct binding *_Atomic binding; /* target_binding(), or within a hold */
 	atomic_bool is_lost;		 /* for good: one of its servers has restarted */
 	atomic_bool had_keys;		 /* connections were made for it at least once */
@@ -144,6 +146,13 @@ static inline bool target_may(const struct afar_target *target, uint16_t opcode)
 {
 	return !opcode_writes(opcode) ||
 	       ((target->rights & RIGHT_WRITE) && !target->is_sealed && !target->is_published);
+}
+
+/* Whoever reads or writes a version that is being written uses it. */
+static inline void target_note_use(struct afar_target *target)
+{
+	if (target->family && !atomic_load_explicit(&target->is_used, memory_order_relaxed))
+		atomic_store_explicit(&target->is_used, true, memory_order_relaxed);
 }
 
 /* Returns whether the manager tells of this target, or of the newest version of it. */

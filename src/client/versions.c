@@ -20,6 +20,7 @@ static void take_info(struct versions *versions, const Afar__RegionInfo *info)
 {
 	versions->number = info->version;
 	versions->is_draft = info->is_draft != 0;
+	versions->claim_ms = info->claim_ms;
 	versions->is_torn = versions->is_asked = false;
 }
 
@@ -170,13 +171,17 @@ static int move_to(struct afar_region *region, const Afar__RegionInfo *info)
 	return ret;
 }
 
-/* Calls the manager for another version, and moves there. */
-static int call_and_move(struct afar_region *region, Afar__Request *request)
+/* Calls the manager for another version, and moves there. The answer may come `wait_ms` later than others. */
+static int call_and_move(struct afar_region *region, Afar__Request *request, uint32_t wait_ms)
 {
 	struct afar_target *target = &region->target;
+	uint64_t deadline = session_deadline(target->session);
 	Afar__Frame *reply;
-	int ret = target_call(target, session_deadline(target->session), request, &reply);
+	int ret;
 
+	if (deadline < UINT64_MAX - (uint64_t)wait_ms * 1000000U)
+		deadline += (uint64_t)wait_ms * 1000000U;
+	ret = target_call(target, deadline, request, &reply);
 	if (ret)
 		return ret;
 	ret = move_to(region, reply->reply->region_info);
@@ -194,7 +199,7 @@ static int move_to_newest(struct afar_region *region)
 	message.generation = region->target.generation;
 	request.call_case = AFAR__REQUEST__CALL_REGION_OPEN;
 	request.region_open = &message;
-	return call_and_move(region, &request);
+	return call_and_move(region, &request, 0);
 }
 
 PUBLIC_CALL(int, afar_region_refresh, (struct afar_region *region), (region))
@@ -247,7 +252,7 @@ PUBLIC_CALL(int, afar_region_prepare,
 
 /* ---- Beginning */
 
-static int begin(struct afar_region *region)
+static int begin(struct afar_region *region, uint32_t timeout_ms)
 {
 	struct versions *versions = region->versions;
 	Afar__RegionBegin message = AFAR__REGION_BEGIN__INIT;
@@ -262,11 +267,14 @@ static int begin(struct afar_region *region)
 	message.address = region->target.address;
 	message.generation = region->target.generation;
 	message.claim = versions->claim;
+	message.wait_ms = timeout_ms;
 	request.call_case = AFAR__REQUEST__CALL_REGION_BEGIN;
 	request.region_begin = &message;
-	ret = call_and_move(region, &request);
-	if (!ret)
+	ret = call_and_move(region, &request, timeout_ms);
+	if (!ret) {
 		versions->claim = 0;
+		versions_keep(region);
+	}
 	return ret;
 }
 
@@ -301,9 +309,8 @@ static int undo_begin(struct afar_region *region, int status)
 	return error_fail(status, "%s", why);
 }
 
-PUBLIC_CALL(int, afar_region_begin,
-	    (struct afar_region *region, const struct afar_range *ranges, unsigned nr_ranges),
-	    (region, ranges, nr_ranges))
+static int begin_within(struct afar_region *region, const struct afar_range *ranges,
+			unsigned nr_ranges, uint32_t timeout_ms)
 {
 	int ret = check_cow(region, "begin a version of");
 
@@ -317,7 +324,7 @@ PUBLIC_CALL(int, afar_region_begin,
 		ret = enter(region, "begin a version of");
 	if (ret)
 		return ret;
-	ret = begin(region);
+	ret = begin(region, timeout_ms);
 	if (!ret && nr_ranges) {
 		ret = versions_prepare(region, ranges, nr_ranges);
 		if (ret)
@@ -325,6 +332,21 @@ PUBLIC_CALL(int, afar_region_begin,
 	}
 	leave(region);
 	return ret;
+}
+
+PUBLIC_CALL(int, afar_region_begin,
+	    (struct afar_region *region, const struct afar_range *ranges, unsigned nr_ranges),
+	    (region, ranges, nr_ranges))
+{
+	return begin_within(region, ranges, nr_ranges, 0);
+}
+
+PUBLIC_CALL(int, afar_region_begin_within,
+	    (struct afar_region *region, const struct afar_range *ranges, unsigned nr_ranges,
+	     uint32_t timeout_ms),
+	    (region, ranges, nr_ranges, timeout_ms))
+{
+	return begin_within(region, ranges, nr_ranges, timeout_ms);
 }
 
 /* ---- The word: the newest version's number, beside a mark that tells it from what was in the memory before */

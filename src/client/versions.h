@@ -15,6 +15,7 @@ struct version_view {
 struct versions {
 	uint64_t number;	   /* of the version that the handle is at */
 	uint64_t claim;		   /* of the last version that it began, or tried to */
+	uint32_t claim_ms;	   /* the claim to write it lasts so long unused; 0: for ever */
 	uint64_t unit;		   /* bytes */
 	bool has_word;		   /* behind the region's bytes: the newest version's number */
 	bool is_draft;		   /* begun, and not known to be published */
@@ -28,6 +29,9 @@ struct versions {
 int version_view_open(struct afar_target *target, const struct layout *shown,
 		      struct version_view **out);
 void version_view_close(struct version_view *view);
+
+/* From now on the manager is told when the version that the handle has begun was written: versions_use.c. */
+void versions_keep(struct afar_region *region);
 
 /* Gets new memory for what the ranges touch in the version that the handle has begun, and copies into it what they leave
  * out. Errors: those of afar_region_prepare(). */

@@ -193,7 +193,7 @@ static int fill(struct afar_region *region, struct version_view *old, const stru
 /* True: the manager has changed nothing. */
 static bool is_refusal(int status)
 {
-	return status == -ENOSPC || status == -EINVAL || status == -EACCES;
+	return status == -ENOSPC || status == -EINVAL || status == -EACCES || status == -ESTALE;
 }
 
 static int prepare(struct afar_region *region, const struct plan *plan)

@@ -71,6 +71,7 @@ struct event {
 	uint64_t answer_by;
 	/* How long a Status waits for the counts of others; 0: they were not asked yet. */
 	uint64_t looked_until;
+	uint64_t begins_by; /* a RegionBegin waits for its turn no longer; 0: not set yet */
 	struct {
 		/* How long a FileLock waits, and since when, which says who is first; 0: it does not. */
 		uint64_t until, since;
@@ -96,6 +97,7 @@ void event_free(struct event *event);
 struct core_options {
 	struct keyring *keyring; /* with the files' keys; the core adds and removes the others */
 	uint32_t lease_ms;
+	uint32_t claim_ms;    /* 0: as manager.h says */
 	uint64_t incarnation; /* of the manager */
 };
 

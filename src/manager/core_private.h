@@ -19,8 +19,9 @@
 #include "manager/store.h"
 #include "rpc/protobuf.h"
 
-#define CORE_LIST_MAX	  1000U			  /* entries of one list reply                  */
-#define CORE_OUTCOMES_MAX 1024U			  /* replies kept for one session               */
+#define CORE_LIST_MAX	  1000U /* entries of one list reply                  */
+#define CORE_OUTCOMES_MAX 1024U /* replies kept for one session               */
+#define CORE_CLAIM_MS	  30000U
 #define CORE_RETRY_NS	  ((uint64_t)1000000000)  /* until a failed commit or call is tried again */
 #define CORE_COMPLAINT_NS ((uint64_t)10000000000) /* between lines about failed commits          */
 #define CORE_NEVER	  UINT64_MAX
@@ -39,6 +40,7 @@ struct core {
 	uint64_t incarnation;
 	uint64_t started_at;
 	uint64_t lease_ns;
+	uint64_t claim_ns; /* to write a version: versions.c */
 
 	struct cds_list_head live_servers; /* struct live_server: servers.h */
 	struct cds_list_head connected;	   /* struct live_session: sessions.h */

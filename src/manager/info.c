@@ -205,17 +205,19 @@ static Afar__LayoutInfo *info_layout(const struct core *core, const struct sessi
 }
 
 /* Of a copy-on-write region. False: no memory. */
-static bool add_versions(Afar__RegionInfo *info, const struct region *region)
+static bool add_versions(const struct core *core, Afar__RegionInfo *info,
+			 const struct region *region)
 {
 	if (region->family == 0)
 		return true;
 	info->family = region->family;
 	info->version = region->version;
 	info->is_draft = region->is_draft;
+	info->claim_ms = region->is_draft ? (uint32_t)(core->claim_ns / 1000000U) : 0;
 	info->word_bytes = region->has_word ? STATE_WORD_BYTES : 0;
 	info->width = region->layout->nr_homes;
 	versions_count(region, &info->nr_older, &info->nr_older_references);
-	info->writer = versions_writer(region);
+	info->writer = versions_writer(core, region);
 	return info->writer != NULL;
 }
 
@@ -243,7 +245,7 @@ Afar__RegionInfo *info_region(const struct core *core, const struct session *ses
 	info->rights = region_rights(core, session, region);
 	if (region->layout->is_sealed)
 		info->rights &= RIGHT_READ;
-	is_complete = add_versions(info, region) && is_complete;
+	is_complete = add_versions(core, info, region) && is_complete;
 	if (with_layout) {
 		info->layout = info_layout(core, session, region);
 		is_complete = is_complete && info->layout;

@@ -22,6 +22,7 @@ struct manager_options {
 	const struct key *servers; /* servers join with one of them; copied */
 	size_t nr_servers;
 	uint32_t lease_ms;	  /* a session outlives its connection so long; 0: 10 000 */
+	uint32_t claim_ms;	  /* a claim to write a version lasts so long unused; 0: 30 000 */
 	uint64_t store_bytes_max; /* of the metastore; 0: 16 GiB */
 };
 

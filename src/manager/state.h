@@ -315,7 +315,10 @@ struct region {
 	uint64_t version; /* counts from 1 */
 	bool is_draft;	  /* is_freed, too: it has no name before it is published */
 	uint64_t claim;	  /* of a draft: a random number of its writer's */
-	bool has_word;	  /* the last chunk of its layout lies behind its bytes */
+	/* Of a draft: since when its writer has it, and when he used it last. 0: before the manager
+	 * started. Not stored, and never taken back. */
+	uint64_t begun_at, used_at;
+	bool has_word; /* the last chunk of its layout lies behind its bytes */
 	struct cds_list_head
 		family_node; /* a ring of the versions that there are, without a head */
 };
@@ -549,8 +552,10 @@ int state_change_version(struct state *state, struct region *region, struct layo
 			 uint64_t added_bytes);
 /* The newest version, which has the name and the address; NULL: the region is freed. */
 struct region *region_newest(const struct region *region);
-/* The reference of a session that is writing the next version; NULL: none is. */
+/* The reference of a session that is writing the next version: of the last one that has begun it; NULL: none is. */
 struct reference *region_writer(const struct region *region);
+/* The version that was begun later than this draft: its session has taken the claim to write. NULL: none was. */
+const struct region *region_taken(const struct region *draft);
 
 /* True: for all but its stores it has gone. */
 bool region_is_gone(const struct region *region);

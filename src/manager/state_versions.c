@@ -60,16 +60,25 @@ static struct reference *find_live(const struct region *region)
 
 struct reference *region_writer(const struct region *region)
 {
-	struct reference *writer = NULL;
-	struct region *at = next_of(region);
+	struct reference *writer = NULL, *found;
+	const struct region *at = region;
 
-	for (; !writer; at = next_of(at)) {
-		if (at->is_draft)
-			writer = find_live(at);
-		if (at == region)
-			break;
-	}
+	do {
+		found = at->is_draft ? find_live(at) : NULL;
+		if (found && (!writer || writer->generation < found->generation))
+			writer = found;
+		at = next_of(at);
+	} while (at != region);
 	return writer;
+}
+
+const struct region *region_taken(const struct region *draft)
+{
+	const struct region *at = next_of(draft);
+
+	while (at != draft && at->generation < draft->generation)
+		at = next_of(at);
+	return at != draft ? at : NULL;
 }
 
 /* ---- What versions share */

@@ -4,6 +4,10 @@
  * publish it. Each is one commit. A version is a region (state_versions.c), and the draft of the next one is a
  * region that its writer alone has open. So the claim of the writer is its reference to the draft. It ends with that: by a
  * close, or with the session. The draft's chunks go when servers have fenced the session, as those of any region.
+ *
+ * A writer that has not used its claim for a while loses it to the next session that begins a version. That one gets a draft of
+ * its own, with a higher generation, which is all that tells that the older draft was taken: it is not published any more.
+ * It keeps its chunks as long as its writer has it open, because that one may write there at any time.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,6 +16,7 @@
 
 #include <afar/afar.h>
 
+#include "base/log.h"
 #include "manager/info.h"
 #include "manager/placement.h"
 #include "manager/principals.h"
@@ -99,22 +104,75 @@ int versions_find_newest(const char *asked, const struct region *region, struct 
 
 /* ---- Beginning */
 
-static int fail_busy(const struct region *region, const struct reference *writer,
-		     const struct session *session)
+/* When the draft was begun or used, or the manager started. */
+static uint64_t since(const struct core *core, uint64_t at)
+{
+	return at > core->started_at ? at : core->started_at;
+}
+
+static unsigned long long seconds_since(const struct core *core, uint64_t at)
+{
+	return (core_now(core) - since(core, at)) / 1000000000U;
+}
+
+/* When another session may take the claim. */
+static uint64_t claim_end(const struct core *core, const struct region *draft)
+{
+	return since(core, draft->used_at) + core->claim_ns;
+}
+
+static int fail_busy(const struct core *core, const struct region *region,
+		     const struct reference *writer, const struct session *session)
 {
 	const struct session *by = writer->session;
+	const struct region *draft = writer->region;
 
 	if (by == session)
 		return error_fail(-EBUSY,
 				  "begin a version of the region at 0x%llx: this session has begun "
 				  "one already; publish or abandon that",
 				  (unsigned long long)region->address);
-	return error_fail(-EBUSY,
-			  "begin a version of the region at 0x%llx: session %llx of '%s' (%.200s) "
-			  "has begun one; "
-			  "try again when it has published or abandoned that",
-			  (unsigned long long)region->address, (unsigned long long)by->number,
-			  by->principal, by->client);
+	return error_fail(
+		-EBUSY,
+		"begin a version of the region at 0x%llx: session %llx of '%s' (%.200s) has begun "
+		"one %s%llu s ago, and used it %llu s ago; try again when it has published or "
+		"abandoned that, or has not used it for %llu s",
+		(unsigned long long)region->address, (unsigned long long)by->number, by->principal,
+		by->client, draft->begun_at == 0 ? "at least " : "",
+		seconds_since(core, draft->begun_at), seconds_since(core, draft->used_at),
+		(unsigned long long)(core->claim_ns / 1000000000U));
+}
+
+static void log_taken(const struct core *core, const struct reference *writer,
+		      const struct session *session)
+{
+	log_info("session %llx of '%s' writes the region at 0x%llx from now on: session %llx of "
+		 "'%s' (%.200s) has not used its version for %llu s",
+		 (unsigned long long)session->number, session->principal,
+		 (unsigned long long)writer->region->address,
+		 (unsigned long long)writer->session->number, writer->session->principal,
+		 writer->session->client, seconds_since(core, writer->region->used_at));
+}
+
+/* Rejects a draft that another session has begun again meanwhile. */
+static int check_taken(const struct core *core, const char *asked, const struct region *draft)
+{
+	const struct region *by = region_taken(draft);
+	const struct reference *writer;
+	char who[256] = "another session";
+
+	if (!by)
+		return 0;
+	writer = region_writer(draft);
+	if (writer && writer->region == by)
+		snprintf(who, sizeof(who), "session %llx of '%s' (%.160s)",
+			 (unsigned long long)writer->session->number, writer->session->principal,
+			 writer->session->client);
+	return error_fail(-ESTALE,
+			  "%s the region at 0x%llx: %s has taken the claim to write, because this "
+			  "version was not used for %llu s; abandon it, and begin another one",
+			  asked, (unsigned long long)draft->address, who,
+			  (unsigned long long)(core->claim_ns / 1000000000U));
 }
 
 static struct region *make_draft(struct core *core, const struct region *newest, uint64_t claim)
@@ -161,13 +219,15 @@ int region_begin(struct core *core, struct session *session, struct event *event
 		event->outcome_value = writer->generation;
 		return 0;
 	}
-	if (writer)
-		return fail_busy(newest, writer, session);
+	if (writer &&
+	    (writer->session == session || claim_end(core, writer->region) > core_now(core)))
+		return fail_busy(core, newest, writer, session);
 	if (newest->is_lost)
 		return fail_lost("begin a version of", newest);
 	draft = make_draft(core, newest, ask->claim);
 	if (!draft)
 		return error_code(-ENOMEM);
+	draft->begun_at = draft->used_at = core_now(core);
 	ret = state_add_region(core->state, draft);
 	if (ret == 0)
 		ret = undo_room(core->undo, 1);
@@ -179,8 +239,30 @@ int region_begin(struct core *core, struct session *session, struct event *event
 		return ret;
 	store_put_cluster(core->store, core->state);
 	store_put_region(core->store, draft);
+	if (writer)
+		log_taken(core, writer, session);
 	event->outcome_value = draft->generation;
 	return 0;
+}
+
+uint64_t versions_wait_to_begin(struct core *core, struct event *event)
+{
+	const Afar__RegionBegin *ask = event->request->region_begin;
+	const struct session *session = state_session(core->state, event->session);
+	const struct reference *open = session ? session_reference(session, ask->generation) : NULL;
+	const struct reference *writer;
+	uint64_t end;
+
+	if (ask->wait_ms == 0 || !open || open->region->family == 0)
+		return 0;
+	writer = region_writer(open->region);
+	if (!writer || writer->session == session)
+		return 0;
+	if (event->begins_by == 0)
+		event->begins_by = core_now(core) + (uint64_t)ask->wait_ms * 1000000U;
+	end = claim_end(core, writer->region);
+	end = event->begins_by < end ? event->begins_by : end;
+	return event->answer_by < end ? event->answer_by : end;
 }
 
 /* ---- New chunks */
@@ -321,8 +403,12 @@ int region_prepare(struct core *core, struct session *session, struct event *eve
 			"prepare units of the region at 0x%llx: no version is begun; begin "
 			"one first",
 			(unsigned long long)ask->address);
+	ret = check_taken(core, "prepare units of", draft);
+	if (ret < 0)
+		return ret;
 	if (draft->is_lost)
 		return fail_lost("prepare units of", draft);
+	draft->used_at = core_now(core);
 	marks = calloc((size_t)nr_units(draft) + 1, sizeof(*marks));
 	if (!marks)
 		return error_code(-ENOMEM);
@@ -347,6 +433,20 @@ uint64_t versions_wait(struct core *core, struct event *event)
 		       : 0;
 }
 
+int region_use(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__RegionUse *ask = event->request->region_use;
+	struct region *draft = NULL;
+	int ret = find_draft(core, session, "write a version of", ask->namespace_, ask->address,
+			     ask->generation, &draft);
+
+	if (ret == 0 && draft->is_draft)
+		ret = check_taken(core, "write a version of", draft);
+	if (ret == 0)
+		draft->used_at = core_now(core);
+	return ret;
+}
+
 /* ---- Publishing */
 
 int region_publish(struct core *core, struct session *session, struct event *event)
@@ -361,6 +461,8 @@ int region_publish(struct core *core, struct session *session, struct event *eve
 		return 0;
 	if (ret == 0)
 		ret = versions_find_newest("publish a version of", draft, &newest);
+	if (ret == 0)
+		ret = check_taken(core, "publish a version of", draft);
 	if (ret != 0)
 		return ret;
 	if (draft->is_lost)
@@ -375,15 +477,18 @@ int region_publish(struct core *core, struct session *session, struct event *eve
 
 /* ---- Telling */
 
-char *versions_writer(const struct region *newest)
+char *versions_writer(const struct core *core, const struct region *newest)
 {
 	const struct reference *writer = newest->family != 0 ? region_writer(newest) : NULL;
 	char text[512] = "";
 
 	if (writer)
-		snprintf(text, sizeof(text), "session %llx of '%s' (%.200s)",
+		snprintf(text, sizeof(text),
+			 "session %llx of '%s' (%.200s), begun %s%llu s ago, used %llu s ago",
 			 (unsigned long long)writer->session->number, writer->session->principal,
-			 writer->session->client);
+			 writer->session->client, writer->region->begun_at == 0 ? "at least " : "",
+			 seconds_since(core, writer->region->begun_at),
+			 seconds_since(core, writer->region->used_at));
 	return strdup(text);
 }
 

@@ -282,6 +282,7 @@ static int start_manager(struct daemon *daemon)
 		.servers = daemon->servers,
 		.nr_servers = daemon->nr_servers,
 		.lease_ms = daemon->config.lease_ms,
+		.claim_ms = daemon->config.claim_ms,
 	};
 
 	return manager_start(daemon->loop, &options, &daemon->manager);

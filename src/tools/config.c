@@ -151,6 +151,11 @@ static int set_lease(struct config *config, const char *value, char problem[PROB
 	return keep_number(&config->lease_ms, value, LEASE_MS_MIN, LEASE_MS_MAX, problem);
 }
 
+static int set_claim(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	return keep_number(&config->claim_ms, value, LEASE_MS_MIN, LEASE_MS_MAX, problem);
+}
+
 static int set_manager(struct config *config, const char *value, char problem[PROBLEM_MAX])
 {
 	char text[sizeof(config->manager)];
@@ -358,6 +363,9 @@ static const struct setting settings[] = {
 	 "where the manager is reached (default 127.0.0.1:7411; port 0: any)", set_listen},
 	{"lease-ms", "manager", "N",
 	 "how long a session outlives its lost connection (default 10000)", set_lease},
+	{"claim-ms", "manager", "N",
+	 "how long a session that writes a version keeps others out unused (default 30000)",
+	 set_claim},
 	{"manager", "server", "HOST:PORT", "the manager to join; afar://… too (default 127.0.0.1)",
 	 set_manager},
 	{"name", "server", "NAME", "the server's name, for people (default: the machine's)",

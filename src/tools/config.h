@@ -56,6 +56,7 @@ struct config {
 	uint64_t stage_bytes;
 	char congestion[CONFIG_CONGESTION_MAX]; /* empty: auto */
 	uint32_t lease_ms;
+	uint32_t claim_ms;
 	enum log_level log_level;
 	int ready_fd; /* -1: none */
 };

@@ -20,6 +20,8 @@
 #include "reserve.h"
 
 #define PIECE_BYTES ((uint64_t)4 << 20)
+#define WAIT_MS	    60000 /* for whoever is writing a version; --timeout is another time */
+#define STEP_MS	    500
 
 struct job {
 	const struct region_name *target;
@@ -210,7 +212,23 @@ static int open_region(struct job *job)
 	return ret ? fail_library(job) : 0;
 }
 
-static int fill(struct job *job)
+/* Begins a version, and waits while somebody else is writing one. Returns 0 or an exit status. */
+static int begin(const struct job *job, const struct cli *cli)
+{
+	const uint64_t until =
+		clock_deadline_ms(cli->timeout_ms ? (int64_t)cli->timeout_ms : WAIT_MS);
+	int ret = afar_region_begin(job->region, NULL, 0);
+
+	if (ret == -EBUSY)
+		cli_note("it waits: %s", afar_last_error());
+	while (ret == -EBUSY && clock_ns() < until && !is_interrupted())
+		ret = afar_region_begin_within(job->region, NULL, 0, STEP_MS);
+	if (ret == -EBUSY && is_interrupted())
+		return CLI_INTERRUPTED;
+	return ret ? fail_library(job) : 0;
+}
+
+static int fill(struct job *job, const struct cli *cli)
 {
 	int ret = check_region(job);
 
@@ -221,9 +239,9 @@ static int fill(struct job *job)
 	job->ranges = calloc((size_t)(job->source->length / job->unit) + 2, sizeof(*job->ranges));
 	if (!job->mine || !job->theirs || !job->ranges)
 		return cli_fail("put %s: %s", job->source->name, afar_strerror(ENOMEM));
-	if (afar_region_begin(job->region, NULL, 0))
-		return fail_library(job);
-	ret = make_version(job);
+	ret = begin(job, cli);
+	if (!ret)
+		ret = make_version(job);
 	return ret; /* a close gives up what is not published */
 }
 
@@ -249,7 +267,7 @@ int put_version(struct cli *cli, const struct region_name *target,
 	job.start = lseek(source->fd, 0, SEEK_CUR);
 	ret = open_region(&job);
 	if (!ret) {
-		ret = fill(&job);
+		ret = fill(&job, cli);
 		if (!ret)
 			say_done(&job, started_ns);
 		if (ret && job.is_new)

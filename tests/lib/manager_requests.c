@@ -252,6 +252,15 @@ Afar__Request *ask_publish(const Afar__RegionInfo *region)
 	return request;
 }
 
+Afar__Request *ask_use(const Afar__RegionInfo *region)
+{
+	REQUEST(region_use, afar__region_use, Afar__RegionUse, AFAR__REQUEST__CALL_REGION_USE);
+	ask->namespace_ = region->namespace_;
+	ask->address = region->address;
+	ask->generation = region->generation;
+	return request;
+}
+
 Afar__Request *ask_finish(const Afar__RegionInfo *region)
 {
 	REQUEST(region_finish, afar__region_finish, Afar__RegionFinish,

@@ -205,6 +205,11 @@ static Afar__Request *publish_version(const struct target *target)
 	return ask_publish(&target->region);
 }
 
+static Afar__Request *use_version(const struct target *target)
+{
+	return ask_use(&target->region);
+}
+
 static const struct {
 	Afar__Request *(*ask)(const struct target *target);
 	bool is_by_generation;
@@ -220,6 +225,7 @@ static const struct {
 	{look, true},	       {finish, true},		{seal, true},
 	{begin_version, true}, {prepare_version, true}, {publish_version, true},
 	{limit_ns, false},
+	{use_version, true},
 };
 #define ASKS (sizeof(asks) / sizeof(asks[0]))
 

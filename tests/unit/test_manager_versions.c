@@ -289,6 +289,143 @@ static void test_writer_dies(void **state)
 	check_all(&fixture);
 }
 
+/* ---- A claim that is not used */
+
+#define CLAIM_MS 30000U
+
+/* A begin that waits for its turn. */
+static void send_begin(struct fake_client *client, const Afar__RegionInfo *from, uint32_t wait_ms,
+		       Afar__Reply **answer)
+{
+	Afar__Request *request = ask_begin(from, 77);
+
+	request->region_begin->wait_ms = wait_ms;
+	fixture_send(&fixture, client, ++client->next_id, request, answer);
+	fixture_pump(&fixture);
+}
+
+static void test_idle_writer_loses(void **state)
+{
+	const uint32_t units[] = {0, 5};
+	Afar__RegionInfo *open, *draft, *taken;
+
+	(void)state;
+	open = open_kept(&reader, ask_open(ns, "r", 0));
+	draft = begin_version(&writer, first);
+	assert_int_equal(draft->claim_ms, CLAIM_MS);
+	EXPECT(&writer, ask_prepare(draft, units, 2), 0);
+	/* Use keeps it. */
+	for (int i = 0; i < 3; i++) {
+		fixture_advance(&fixture, CLAIM_MS - 1000);
+		expect_said(&reader, ask_begin(open, 2), -EBUSY, "used it 29 s ago");
+		EXPECT(&writer, ask_use(draft), 0);
+	}
+	expect_said(&reader, ask_begin(open, 2), -EBUSY, "has begun one 87 s ago");
+	fixture_advance(&fixture, CLAIM_MS - 1000);
+	EXPECT(&writer, ask_prepare(draft, units, 1), 0);
+	fixture_advance(&fixture, CLAIM_MS);
+	/* Nobody wants it: it is the writer's. */
+	EXPECT(&writer, ask_use(draft), 0);
+	fixture_advance(&fixture, CLAIM_MS);
+	taken = begin_version(&reader, open);
+	assert_int_equal(taken->version, 2);
+	expect_said(&writer, ask_publish(draft), -ESTALE, "has taken the claim");
+	expect_said(&writer, ask_use(draft), -ESTALE, "has taken the claim");
+	EXPECT(&writer, ask_prepare(draft, units + 1, 1), -ESTALE);
+	/* It may be written still: its memory is nobody else's. */
+	EXPECT(&reader, ask_prepare(taken, units, 2), 0);
+	assert_int_equal(allocated(), 4096 + 4 * UNIT);
+	check_all(&fixture);
+	fixture_restart(&fixture);
+	join_servers(2);
+	assert_int_equal(client_resume(&fixture, &writer), 0);
+	assert_int_equal(client_resume(&fixture, &reader), 0);
+	EXPECT(&writer, ask_publish(draft), -ESTALE);
+	EXPECT(&reader, ask_publish(taken), 0);
+	EXPECT(&writer, ask_publish(draft), -ESTALE);
+	assert_int_equal(allocated(), 4096 + 4 * UNIT);
+	EXPECT(&writer, ask_close(draft), 0);
+	assert_int_equal(allocated(), 4096 + 2 * UNIT);
+	check_all(&fixture);
+}
+
+/* Whoever took the claim gives it back: the first writer goes on. */
+static void test_taken_and_abandoned(void **state)
+{
+	const uint32_t units[] = {3};
+	Afar__RegionInfo *open, *draft, *taken;
+
+	(void)state;
+	open = open_kept(&reader, ask_open(ns, "r", 0));
+	draft = begin_version(&writer, first);
+	EXPECT(&writer, ask_prepare(draft, units, 1), 0);
+	fixture_advance(&fixture, CLAIM_MS);
+	taken = begin_version(&reader, open);
+	EXPECT(&writer, ask_publish(draft), -ESTALE);
+	EXPECT(&reader, ask_close(taken), 0);
+	EXPECT(&writer, ask_publish(draft), 0);
+	check_all(&fixture);
+}
+
+static void test_waits_for_its_turn(void **state)
+{
+	Afar__RegionInfo *open, *draft;
+	Afar__Reply *waiting = NULL;
+
+	(void)state;
+	open = open_kept(&reader, ask_open(ns, "r", 0));
+	draft = begin_version(&writer, first);
+	/* Not for ever. */
+	send_begin(&reader, open, 5000, &waiting);
+	fixture_advance(&fixture, 4999);
+	assert_null(waiting);
+	fixture_advance(&fixture, 1);
+	assert_non_null(waiting);
+	assert_int_equal(waiting->status, -EBUSY);
+	assert_non_null(strstr(waiting->message, "has begun one 5 s ago, and used it 5 s ago"));
+	drop(waiting);
+	waiting = NULL;
+	/* Until it is published. */
+	send_begin(&reader, open, 60000, &waiting);
+	fixture_advance(&fixture, 1000);
+	assert_null(waiting);
+	EXPECT(&writer, ask_publish(draft), 0);
+	assert_non_null(waiting);
+	assert_int_equal(waiting->status, 0);
+	assert_int_equal(waiting->region_info->version, 3);
+	drop(waiting);
+	waiting = NULL;
+	/* Until it was not used for so long. */
+	send_begin(&writer, draft, 60000, &waiting);
+	fixture_advance(&fixture, CLAIM_MS - 1);
+	assert_null(waiting);
+	fixture_advance(&fixture, 1);
+	assert_non_null(waiting);
+	assert_int_equal(waiting->status, 0);
+	drop(waiting);
+	check_all(&fixture);
+}
+
+/* A restart of the manager begins claims anew. */
+static void test_claims_outlive_the_manager(void **state)
+{
+	Afar__RegionInfo *open, *draft;
+
+	(void)state;
+	open = open_kept(&reader, ask_open(ns, "r", 0));
+	draft = begin_version(&writer, first);
+	fixture_advance(&fixture, CLAIM_MS - 1);
+	fixture_restart(&fixture);
+	join_servers(2);
+	assert_int_equal(client_resume(&fixture, &writer), 0);
+	assert_int_equal(client_resume(&fixture, &reader), 0);
+	fixture_advance(&fixture, CLAIM_MS - 1);
+	expect_said(&reader, ask_begin(open, 2), -EBUSY, "has begun one at least 29 s ago");
+	fixture_advance(&fixture, 1);
+	begin_version(&reader, open);
+	EXPECT(&writer, ask_publish(draft), -ESTALE);
+}
+
 /* A version stays until servers have closed the connections of the session that had it. */
 static void test_reader_dies(void **state)
 {
@@ -654,12 +791,22 @@ static void test_random(void **state)
 TEST_GROUP(manager_versions)
 {
 	const struct CMUnitTest tests[] = {
-		COW_TEST(test_versions),	COW_TEST(test_what_is_frozen),
-		COW_TEST(test_one_writer),	COW_TEST(test_what_is_no_version),
-		COW_TEST(test_rights),		COW_TEST(test_full),
-		COW_TEST(test_writer_dies),	COW_TEST(test_reader_dies),
-		COW_TEST(test_manager_dies),	COW_TEST(test_server_dies),
-		COW_TEST(test_freed_meanwhile), COW_TEST(test_flash),
+		COW_TEST(test_versions),
+		COW_TEST(test_what_is_frozen),
+		COW_TEST(test_one_writer),
+		COW_TEST(test_what_is_no_version),
+		COW_TEST(test_rights),
+		COW_TEST(test_full),
+		COW_TEST(test_writer_dies),
+		COW_TEST(test_reader_dies),
+		COW_TEST(test_manager_dies),
+		COW_TEST(test_server_dies),
+		COW_TEST(test_freed_meanwhile),
+		COW_TEST(test_flash),
+		COW_TEST(test_idle_writer_loses),
+		COW_TEST(test_taken_and_abandoned),
+		COW_TEST(test_waits_for_its_turn),
+		COW_TEST(test_claims_outlive_the_manager),
 		COW_TEST(test_random),
 	};
 
