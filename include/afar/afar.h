@@ -262,10 +262,18 @@ int64_t afar_manager_check(struct afar_session *session, afar_manager_say say, v
 			   uint64_t *nr_records);
 
 /*
+ * Says that what the manager's older records lead to in a namespace, a volume or a file system may be read; for operators only. After
+ * afar_manager_accept_older() everything that had bytes then answers -EBADMSG when it is opened. It is the caller's word that the bytes of files and regions
+ * there may be others', which were given the same places since that copy: from then on they are read with status 0.
+ * Errors: -ENOENT, -EALREADY (it waits for nobody's word).
+ */
+int afar_namespace_accept_older(struct afar_session *session, const char *name);
+
+/*
  * Says that the manager's records count, though servers or stores have seen later ones: an older copy of the manager's folder was put
  * back, and the newest is lost. For operators only. Until then these do not join, and afar_session_status() tells who they are (`newer`). From then on
- * they do, until the manager ends. It is the caller's word that what was made since that copy is given up, and that bytes which were given to others since
- * may be read under their old names.
+ * they do, until the manager ends. It is the caller's word that what was made since that copy is given up. Sessions that are older than the manager's start
+ * end. What had bytes at the time of the copy is not read before afar_namespace_accept_older().
  * Errors: -EALREADY (nobody has seen later ones).
  */
 int afar_manager_accept_older(struct afar_session *session);

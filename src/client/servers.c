@@ -166,6 +166,23 @@ PUBLIC_CALL(int, afar_manager_accept_older, (struct afar_session *session), (ses
 	return session_call(session, &request, NULL);
 }
 
+PUBLIC_CALL(int, afar_namespace_accept_older, (struct afar_session *session, const char *name),
+	    (session, name))
+{
+	Afar__NamespaceAccept accept = AFAR__NAMESPACE_ACCEPT__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	int ret = session_check(session);
+
+	if (ret)
+		return ret;
+	if (!name)
+		return error_fail(-EINVAL, "accept older records: no name is given (it is null)");
+	accept.name = (char *)(uintptr_t)name;
+	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_ACCEPT;
+	request.namespace_accept = &accept;
+	return session_call(session, &request, NULL);
+}
+
 /* ---- Stores */
 
 PUBLIC_CALL(int, afar_store_regions,

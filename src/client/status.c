@@ -259,8 +259,9 @@ static json_t *namespace_to_json(const Afar__NamespaceInfo *info)
 	static const Afar__Policy no_policy = AFAR__POLICY__INIT;
 	const Afar__Policy *policy = info->policy ? info->policy : &no_policy;
 
-	return json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-			 "namespace", number(info->namespace_), "name", text(info->name), "tier",
+	return json_pack("{s:o, s:o, s:b, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+			 "namespace", number(info->namespace_), "name", text(info->name),
+			 "is_suspect", info->is_suspect, "tier",
 			 policy->tier == AFAR_TIER_DRAM	   ? "dram"
 			 : policy->tier == AFAR_TIER_FLASH ? "flash"
 							   : "unknown",

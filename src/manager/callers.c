@@ -43,6 +43,10 @@ static void describe(const struct core *core, const Afar__Request *request, char
 		snprintf(out, ASKED_MAX, "list what is on server '%.64s'",
 			 server_name(core, request->server_regions->server));
 		break;
+	case AFAR__REQUEST__CALL_NAMESPACE_ACCEPT:
+		snprintf(out, ASKED_MAX, "accept the older records of '%.64s'",
+			 request->namespace_accept->name);
+		break;
 	case AFAR__REQUEST__CALL_LOSS_LIST:
 	case AFAR__REQUEST__CALL_LOSS_COUNT:
 		snprintf(out, ASKED_MAX, "tell what is lost with a server or a store");

@@ -69,6 +69,7 @@ Afar__NamespaceInfo *info_namespace(const struct core *core, const struct sessio
 		quota_tell_owner(core, ns, info);
 	}
 	info->identity = ns->identity;
+	info->is_suspect = ns->is_suspect;
 	info->reserved_bytes = ns->reserved_bytes;
 	info->allocated_bytes = ns->allocated_bytes;
 	info->nr_regions = ns->nr_regions;

@@ -111,6 +111,7 @@ static int load_namespace(struct state *state, const void *message)
 	ns->next_address = record->next_address;
 	ns->has_had_first = record->has_had_first;
 	ns->is_deleted = record->is_deleted;
+	ns->is_suspect = record->is_suspect;
 	ret = state_add_namespace(state, ns);
 	return ret == -EEXIST ? damaged("namespace", record->number) : ret;
 }

@@ -9,6 +9,7 @@
 #include <afar/afar.h>
 
 #include "base/text.h"
+#include "base/log.h"
 #include "manager/files/files.h"
 #include "manager/info.h"
 #include "manager/job.h"
@@ -74,6 +75,43 @@ int core_namespace(const struct core *core, const struct session *session, const
 				  asked, (unsigned long long)number);
 	*out = ns;
 	return rights_check(core, session, ns, rights, asked);
+}
+
+int namespace_check_records(const struct namespace *ns, const char *asked)
+{
+	if (!ns->is_suspect)
+		return 0;
+	return error_fail(
+		-EBADMSG,
+		"%s: the manager's records of %s '%s' are an older copy's, and lead to bytes that "
+		"may "
+		"be others' by now; an operator decides ('afar ns accept-older'), or remove it and "
+		"make it anew",
+		asked, namespace_noun(ns), ns->name);
+}
+
+int namespace_accept(struct core *core, struct session *session, struct event *event)
+{
+	const char *name = event->request->namespace_accept->name;
+	struct namespace *ns = state_namespace_named(core->state, name);
+	int ret = undo_room(core->undo, 1);
+
+	if (!ns)
+		return error_fail(-ENOENT,
+				  "accept the older records of '%.255s': there is no namespace, "
+				  "volume or file system of this name",
+				  name);
+	if (!ns->is_suspect)
+		return error_fail(-EALREADY,
+				  "accept the older records of '%s': they wait for nobody's word",
+				  ns->name);
+	if (ret < 0)
+		return ret;
+	log_warn("'%s' accepts that the records of %s '%s' are an older copy's", session->principal,
+		 namespace_noun(ns), ns->name);
+	undo_set(core->undo, ns->is_suspect, false);
+	store_put_namespace(core->store, ns);
+	return 0;
 }
 
 /* One that the caller may not see is missing to it. */

@@ -237,6 +237,8 @@ static int check_alloc(const struct core *core, const struct session *session,
 	int ret = core_namespace(core, session, say(what, "make", ask->name, 0), ask->namespace_,
 				 RIGHT_ALL, &ns);
 
+	if (ret == 0)
+		ret = namespace_check_records(ns, what);
 	if (ret < 0)
 		return ret;
 	if (ask->name[0] != '\0' && !is_printable(ask->name, AFAR_NAME_MAX))
@@ -501,6 +503,8 @@ int region_open(struct core *core, struct session *session, struct event *event)
 	int ret = core_namespace(core, session, say(what, "open", ask->name, ask->address),
 				 ask->namespace_, RIGHT_READ, &ns);
 
+	if (ret == 0)
+		ret = namespace_check_records(ns, what);
 	if (ret == 0 && (ns->is_volume || ask->mode != VOLUME_NONE))
 		ret = volume_find_to_open(core, session, ns, ask, &region);
 	else if (ret == 0 && ask->generation != 0)

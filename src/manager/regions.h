@@ -7,7 +7,7 @@
 #include "manager/core_private.h"
 
 core_operation namespace_create, namespace_open, namespace_delete, namespace_list,
-	namespace_release;
+	namespace_release, namespace_accept;
 /* How people call a namespace, a volume and a file system, and the group of commands about it. */
 static inline const char *kind_noun(bool is_volume, bool is_files)
 {
@@ -28,6 +28,9 @@ static inline const char *namespace_command(const struct namespace *ns)
 /* -ENOENT also without any right, -EACCES without all of the rights, with a sentence. */
 int core_namespace(const struct core *core, const struct session *session, const char *asked,
 		   uint64_t number, uint32_t rights, struct namespace **out);
+/* -EBADMSG, with a sentence: the records are an older copy's, so what they lead to may be others' bytes, and no operator has
+ * accepted that. */
+int namespace_check_records(const struct namespace *ns, const char *asked);
 /* Gives the memory of a deleted namespace back once no region is left. -ENOMEM. */
 int namespace_finish(struct core *core, struct namespace *ns);
 /* 1 to `length_max` bytes, without control characters. */

@@ -218,6 +218,7 @@ static const struct operation operations[] = {
 	{CALL(NAMESPACE_RESERVE), OPERATION_ONCE, FOR_CLIENT, wait_for_servers, namespace_reserve},
 	{CALL(RESERVE_CANCEL), OPERATION_CHANGE, FOR_CLIENT, NULL, reserve_cancel},
 	{CALL(NAMESPACE_RELEASE), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_release},
+	{CALL(NAMESPACE_ACCEPT), OPERATION_ONCE, FOR_OPERATOR, NULL, namespace_accept},
 	{CALL(NAMESPACE_GRANT), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_grant},
 	{CALL(NAMESPACE_LIMIT), OPERATION_ONCE, FOR_CLIENT, NULL, namespace_limit},
 	{CALL(REGION_ALLOC), OPERATION_ONCE, FOR_CLIENT, wait_to_allocate, region_alloc},
@@ -389,6 +390,8 @@ static struct subject subject_of(const struct core *core, const Afar__Request *r
 	case AFAR__REQUEST__CALL_REGION_OPEN:
 		return in_namespace(core, request->region_open->namespace_,
 				    volume_rights(request->region_open->mode));
+	case AFAR__REQUEST__CALL_REGION_BEGIN:
+		return of_region(core, request->region_begin->generation, RIGHT_ALL);
 	case AFAR__REQUEST__CALL_REGION_PREPARE:
 		return of_region(core, request->region_prepare->generation, RIGHT_ALL);
 	case AFAR__REQUEST__CALL_REGION_LOOK:

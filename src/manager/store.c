@@ -325,6 +325,7 @@ void store_put_namespace(struct store *store, const struct namespace *ns)
 	record.next_address = ns->next_address;
 	record.has_had_first = ns->has_had_first;
 	record.is_deleted = ns->is_deleted;
+	record.is_suspect = ns->is_suspect;
 	record.owner = (char *)(uintptr_t)ns->owner;
 	store_put_message(store, STORE_KEY(STORE_NAMESPACE, ns->number), &record.base);
 }

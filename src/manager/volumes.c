@@ -331,6 +331,8 @@ static int find_to_resize(const struct core *core, const struct session *session
 	struct namespace *ns;
 	int ret = core_namespace(core, session, "resize a volume", ask->namespace_, RIGHT_ALL, &ns);
 
+	if (ret == 0)
+		ret = namespace_check_records(ns, "resize a volume");
 	/* Whoever writes files makes their pool larger. */
 	if (ret == 0 && !ns->is_files)
 		ret = rights_check(core, session, ns, RIGHT_OWN, "resize a volume");

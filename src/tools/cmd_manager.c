@@ -98,15 +98,15 @@ static int accept(struct cli *cli, bool is_sure)
 			"accept older records: nothing is done yet; put the manager's newest "
 			"folder "
 			"back if there is one. Else say --yes: what was made since this copy is "
-			"given up, and bytes that were given to others since may be read under "
-			"their "
-			"old names");
+			"given up, programs that were connected before end, and nothing of before "
+			"is read until 'afar ns accept-older' says so of each namespace, because "
+			"bytes were given to others since");
 	ret = afar_manager_accept_older(cli->session);
 	if (ret)
 		return cli_fail_last(ret);
-	printf("accepted: they join within seconds; see 'afar status', and 'afar store ls' for "
-	       "what "
-	       "the manager does not know of\n");
+	printf("accepted: they join within seconds; see 'afar status' for what is not read before "
+	       "'afar ns accept-older', and 'afar store ls' for what the manager does not know "
+	       "of\n");
 	return 0;
 }
 

@@ -3,6 +3,7 @@
  * them. */
 #include <errno.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -379,6 +380,76 @@ static int ns_grant(struct cli *cli, const struct cli_command *command, int argc
 	return cli_close(cli, status);
 }
 
+/* ---- Older records */
+
+static int accept_one(struct cli *cli, const char *name)
+{
+	int ret = afar_namespace_accept_older(cli->session, name);
+
+	if (ret)
+		return cli_fail_last(ret);
+	printf("accepted: ");
+	cli_print(name);
+	printf(" is read and written again\n");
+	return 0;
+}
+
+/* All that the status tells of: 1000 at once. */
+static int accept_all(struct cli *cli)
+{
+	const json_t *ns;
+	json_t *status;
+	size_t i, nr = 0;
+	char *json;
+	int ret = afar_session_status(cli->session, &json);
+
+	if (ret)
+		return cli_fail_last(ret);
+	status = json_loads(json, 0, NULL);
+	free(json);
+	json_array_foreach(json_object_get(status, "namespaces"), i, ns)
+	{
+		if (ret || !json_is_true(json_object_get(ns, "is_suspect")))
+			continue;
+		ret = accept_one(cli, json_string_value(json_object_get(ns, "name")));
+		nr++;
+	}
+	json_decref(status);
+	return ret || nr ? ret : cli_fail("accept older records: nothing waits for that");
+}
+
+static int ns_accept_older(struct cli *cli, const struct cli_command *command, int argc,
+			   char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	const char *is_sure = NULL, *is_all = NULL;
+	const struct cli_flag flags[] = {
+		{"all", NULL, "all that wait for it", &is_all},
+		{"yes", NULL, "bytes of others may be read there, under the names of before",
+		 &is_sure},
+		{0},
+	};
+	int status, nr = cli_arguments(cli, command, flags, argc, argv, 0, 1, arguments, &status);
+
+	if (nr < 0)
+		return status;
+	if ((nr == 1) == (is_all != NULL))
+		return cli_misuse(command, "give the name of one, or --all");
+	status = cli_open(cli);
+	if (status)
+		return status;
+	if (!is_sure)
+		status = cli_fail(
+			"accept older records of %s: nothing is done yet. Since that copy of the "
+			"manager's folder, room of removed files and regions was given to others "
+			"there: reading the removed ones would give these bytes, and no error. If "
+			"nobody minds, or nothing was removed or replaced there since, say --yes",
+			is_all ? "all" : arguments[0]);
+	else
+		status = is_all ? accept_all(cli) : accept_one(cli, arguments[0]);
+	return cli_close(cli, status);
+}
+
 const struct cli_command ns_commands[] = {
 	{"ns create", "NAME [--tier dram|flash] [--width N] [--stripe SIZE] [--max SIZE]",
 	 "make a namespace", ns_create},
@@ -391,5 +462,7 @@ const struct cli_command ns_commands[] = {
 	{"ns rm", "NS [--force]", "remove a namespace and give its memory back", ns_rm},
 	{"ns reserve", "NS SIZE", "get memory ready for a namespace, ahead of its use", ns_reserve},
 	{"ns release", "NS [SIZE]", "give back what is reserved and not used", ns_release},
+	{"ns accept-older", "[NS] [--all] [--yes]",
+	 "read again what an older copy of the manager's folder leads to", ns_accept_older},
 	{0},
 };

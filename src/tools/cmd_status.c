@@ -248,6 +248,26 @@ static void print_newer(const json_t *newer)
 	}
 }
 
+static void print_suspect(const json_t *namespaces)
+{
+	bool has_heading = false;
+	const json_t *ns;
+	size_t i;
+
+	json_array_foreach(namespaces, i, ns)
+	{
+		if (!json_is_true(json_object_get(ns, "is_suspect")))
+			continue;
+		if (!has_heading)
+			printf("RECORDS OF AN OLDER COPY: what they lead to may be others' bytes, "
+			       "and is not read before 'afar ns accept-older':\n");
+		has_heading = true;
+		printf("  ");
+		cli_print(json_string_value(json_object_get(ns, "name")));
+		putchar('\n');
+	}
+}
+
 static int print_tables(const char *text)
 {
 	json_t *root = json_loads(text, 0, NULL);
@@ -261,6 +281,7 @@ static int print_tables(const char *text)
 	printf(", up ");
 	print_uptime(number_of(root, "uptime_ms"));
 	print_newer(json_object_get(root, "newer"));
+	print_suspect(json_object_get(root, "namespaces"));
 	print_servers(json_object_get(root, "servers"));
 	print_rest(root, "servers", "nr_servers", "servers");
 	print_stores(json_object_get(root, "stores"));

@@ -354,6 +354,14 @@ Afar__Request *ask_server_regions(uint64_t server, uint64_t after, uint32_t max)
 	return request;
 }
 
+Afar__Request *ask_accept_namespace(const char *name)
+{
+	REQUEST(namespace_accept, afar__namespace_accept, Afar__NamespaceAccept,
+		AFAR__REQUEST__CALL_NAMESPACE_ACCEPT);
+	ask->name = strdup(name);
+	return request;
+}
+
 Afar__Request *ask_loss_list(uint64_t server, uint64_t after)
 {
 	REQUEST(loss_list, afar__loss_list, Afar__LossList, AFAR__REQUEST__CALL_LOSS_LIST);

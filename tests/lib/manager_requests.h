@@ -54,6 +54,7 @@ Afar__Request *ask_resize(uint64_t ns, uint64_t bytes);
 Afar__Request *ask_key_add(const char *name, bool is_server);
 Afar__Request *ask_key_list(void);
 Afar__Request *ask_server_regions(uint64_t server, uint64_t after, uint32_t max);
+Afar__Request *ask_accept_namespace(const char *name);
 Afar__Request *ask_loss_list(uint64_t server, uint64_t after);
 Afar__Request *ask_loss_count(uint64_t server, uint64_t fs, const Afar__LossCounted *so_far,
 			      uint32_t max);

@@ -89,6 +89,9 @@ does_not_start 'redo.log is missing'
 cp whole/redo.log "$folder"
 start_manager "$port"
 eventually "$AFAR" manager accept-older --yes # servers have seen the start with the damaged ones
+"$AFAR" ns accept-older --all --yes >accepted
+grep -q '^accepted: home ' accepted || fail "ns accept-older --all: $(cat accepted)"
+refused 1 'nothing waits' "$AFAR" ns accept-older --all --yes
 eventually "$AFAR" get /home/b back
 same b back
 refused 1 'another manager has it open' "$AFAR" manager check "$folder"

@@ -42,6 +42,34 @@ is_kept_out() {
 	[ "$(wc -l <out)" -eq "$1" ] || fail "accept-older: $(cat out)"
 }
 
+# is_suspect NUMBER: nothing is read through older records that were accepted, before each namespace is.
+is_suspect() {
+	"$AFAR" status >out
+	grep -q '^RECORDS OF AN OLDER COPY: ' out || fail "status says nothing of an older copy: $(cat out)"
+	grep -Eq '^  home$' out && grep -Eq '^  kept$' out || fail "status does not tell what is suspect: $(cat out)"
+	refused 1 "older copy's, .*afar ns accept-older" "$AFAR" get /home/a back
+	refused 1 "older copy's, .*afar ns accept-older" "$AFAR" region get kept:a back
+	refused 1 "older copy's, .*afar ns accept-older" "$AFAR" put b /home/c
+	refused 1 "older copy's, .*afar ns accept-older" "$AFAR" region put b kept:c
+	"$AFAR" ns create "fresh$1" --tier "$2"
+	"$AFAR" region put b "fresh$1:b" >put.out 2>&1
+	"$AFAR" region get "fresh$1:b" back >got.out 2>&1
+	same b back
+	"$AFAR" ns rm "fresh$1" --force
+	refused 1 'nothing is done yet' "$AFAR" ns accept-older home
+	refused 1 'there is no namespace' "$AFAR" ns accept-older nothing --yes
+	refused 1 'nobody.s word' "$AFAR" ns accept-older "$3" --yes
+}
+# accept NAME: an operator says that others' bytes may be read there.
+accept() {
+	"$AFAR" ns accept-older "$1" --yes >out
+	grep -q "^accepted: $1" out || fail "ns accept-older: $(cat out)"
+	"$AFAR" status >out
+	if grep -Eq "^  $1\$" out; then
+		fail "$1 is suspect still: $(cat out)"
+	fi
+}
+
 random_file a 3000000
 random_file b 3000000
 
@@ -86,7 +114,15 @@ is_kept_out 2 "server two"
 grep -q '^accepted: ' out || fail "accept-older --yes: $(cat out)"
 eventually nr_up 2
 nr_newer 0 || fail "what was accepted is still told"
+"$AFAR" ns create empty
+is_suspect 1 dram empty
+stop_daemon manager
+start_manager "$port"
+eventually nr_up 2
+is_suspect 2 dram empty
+accept home
 "$AFAR" put b /home/c >/dev/null
+refused 1 "older copy's" "$AFAR" region get kept:a back
 stop_daemon manager
 start_manager "$port"
 eventually nr_up 2
@@ -119,6 +155,11 @@ start_all
 is_kept_out 1 'the store on '
 "$AFAR" manager accept-older --yes >out
 eventually nr_up 1
+"$AFAR" ns create empty
+is_suspect 1 flash empty
+# Without anybody's word there is one thing more to do with it.
+"$AFAR" ns rm kept --force
+accept home
 eventually "$AFAR" get /home/a back
 "$AFAR" put b /home/c >/dev/null
 stop_daemon all

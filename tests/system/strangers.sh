@@ -33,6 +33,7 @@ ns set NAME --max 1M
 ns rm NAME --force
 ns reserve NAME 2M
 ns release NAME
+ns accept-older NAME --yes
 region put file NAME:a
 region get NAME:a -
 region ls NAME

@@ -130,6 +130,67 @@ static void test_older_records(void **state)
 	check_all(&fixture);
 }
 
+static bool is_open(const struct fake_client *who)
+{
+	const struct session *session = state_session(fixture.core->state, who->session);
+
+	return session && !session->is_ending;
+}
+
+/* What older records lead to may be others' by now: nobody is led there before an operator says so, and who knows of later ones
+ * ends. */
+static void test_accepted_records_are_suspect(void **state)
+{
+	struct fake_client old = {0}, user = {0};
+	struct memory_store before;
+	uint64_t ns, empty;
+	Afar__Reply *reply;
+
+	(void)state;
+	client_open(&fixture, &old);
+	ns = make_namespace(&fixture, &client, "a");
+	empty = make_namespace(&fixture, &client, "empty");
+	EXPECT(&client, ask_reserve(ns, 4 * MIB), 0);
+	EXPECT(&client, ask_reserve(empty, 4 * MIB), 0);
+	EXPECT(&client, ask_alloc(ns, "r", MIB, false), 0);
+	EXPECT(&old, ask_open(ns, "r", 0), 0);
+	memory_store_save(&fixture.store, &before);
+	restart();
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	memory_store_restore(&fixture.store, &before);
+	restart();
+	assert_int_equal(client_resume(&fixture, &old), 0);
+	expect_kept_out(0, "server server-0");
+	EXPECT(&client, ask_accept_records(), 0);
+	assert_false(is_open(&old));
+	assert_true(is_open(&client));
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	fixture_pump(&fixture);
+	for (int i = 0; i < 2; i++) { /* a restart forgets nothing of that */
+		expect_said(&client, ask_open(ns, "r", 0), -EBADMSG, "afar ns accept-older");
+		EXPECT(&client, ask_alloc(ns, "s", MIB, false), -EBADMSG);
+		EXPECT(&client, ask_alloc(empty, "s", MIB, false), i == 0 ? 0 : -EEXIST);
+		restart();
+		assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	}
+	reply = must(&client, ask_status());
+	assert_int_equal(reply->cluster_status->n_namespaces, 2);
+	assert_true(reply->cluster_status->namespaces[0]->is_suspect);
+	assert_false(reply->cluster_status->namespaces[1]->is_suspect);
+	drop(reply);
+	EXPECT(&client, ask_key_add("user", false), 0);
+	client_open_as(&fixture, &user, "user");
+	EXPECT(&user, ask_accept_namespace("a"), -EACCES);
+	client_lose(&fixture, &user);
+	EXPECT(&client, ask_accept_namespace("none"), -ENOENT);
+	EXPECT(&client, ask_accept_namespace("empty"), -EALREADY);
+	EXPECT(&client, ask_accept_namespace("a"), 0);
+	EXPECT(&client, ask_accept_namespace("a"), -EALREADY);
+	EXPECT(&client, ask_open(ns, "r", 0), 0);
+	EXPECT(&client, ask_alloc(ns, "s", MIB, false), 0);
+	check_all(&fixture);
+}
+
 /* A copy that was made while the manager ran: what came more than ten seconds later is told. */
 static void test_copy_within_a_run(void **state)
 {
@@ -187,9 +248,13 @@ static void test_store_knows(void **state)
 TEST_GROUP(manager_terms)
 {
 	const struct CMUnitTest tests[] = {
-		TERMS_TEST(test_restarts),	TERMS_TEST(test_server_that_was_away),
-		TERMS_TEST(test_older_records), TERMS_TEST(test_copy_within_a_run),
-		TERMS_TEST(test_failed_commit), TERMS_TEST(test_store_knows),
+		TERMS_TEST(test_restarts),
+		TERMS_TEST(test_server_that_was_away),
+		TERMS_TEST(test_older_records),
+		TERMS_TEST(test_copy_within_a_run),
+		TERMS_TEST(test_failed_commit),
+		TERMS_TEST(test_store_knows),
+		TERMS_TEST(test_accepted_records_are_suspect),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

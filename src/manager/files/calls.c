@@ -430,6 +430,8 @@ static int find_fs(const struct core *core, const struct session *session, uint6
 	struct namespace *ns;
 	int ret = core_namespace(core, session, "use files", number, rights, &ns);
 
+	if (ret == 0)
+		ret = namespace_check_records(ns, "use files");
 	if (ret < 0)
 		return ret;
 	*out = files_find(core, number);
