@@ -401,6 +401,7 @@ int server_join(struct core *core, struct session *session, struct event *event)
 	joined->term = terms_message(core);
 	if (!joined->cluster || !joined->term)
 		return error_code(-ENOMEM);
+	joined->ends_sessions = terms_are_older(core, ask->term);
 	joined->release = calloc(ask->n_extents + 1, sizeof(*joined->release));
 	if (!joined->release)
 		return error_code(-ENOMEM);

@@ -116,6 +116,11 @@ int terms_check(struct core *core, const Afar__Term *told, const char *what, con
 		who);
 }
 
+bool terms_are_older(const struct core *core, const Afar__Term *told)
+{
+	return told && told->number != 0 && !is_continued(core->state, told);
+}
+
 bool terms_add_status(const struct core *core, Afar__ClusterStatus *status)
 {
 	const unsigned nr = core->terms.is_older_accepted ? 0 : core->terms.nr_newer;

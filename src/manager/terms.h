@@ -20,6 +20,9 @@ void terms_note_change(struct core *core);
  * was told none. -ESTALE, with a sentence. */
 int terms_check(struct core *core, const Afar__Term *told, const char *what, const char *name);
 
+/* True: the records are older than what it has seen. If it may join, an operator has accepted that. */
+bool terms_are_older(const struct core *core, const Afar__Term *told);
+
 /* The present term as a message of the caller's. NULL: no memory. */
 Afar__Term *terms_message(const struct core *core);
 /* False: no memory. */

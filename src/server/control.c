@@ -645,6 +645,16 @@ void control_end_session(struct control *control, uint64_t session)
 	pthread_mutex_unlock(&control->lock);
 }
 
+void control_end_all(struct control *control)
+{
+	struct control_client *client;
+
+	pthread_mutex_lock(&control->lock);
+	cds_list_for_each_entry (client, &control->clients, node)
+		rpc_connection_close(client->connection);
+	pthread_mutex_unlock(&control->lock);
+}
+
 const char *control_address(const struct control *control)
 {
 	return rpc_listener_address(control->listener);

@@ -212,6 +212,32 @@ out_free:
 	return ret;
 }
 
+static bool is_anybodys(const void *argument, const struct admission *connection)
+{
+	(void)argument;
+	(void)connection;
+	return true;
+}
+
+static void on_all_closed(void *argument)
+{
+	(void)argument;
+}
+
+int fence_all_sessions(const struct fence *fence)
+{
+	const struct progress_order order = {is_anybodys, on_all_closed, NULL, true};
+	struct lanes_closing *closing;
+	int ret = lanes_closing_new(fence->lanes, &closing);
+
+	if (ret != 0)
+		return ret;
+	ret = tickets_revoke_all(fence->tickets);
+	control_end_all(fence->control);
+	lanes_close_connections(closing, &order);
+	return ret;
+}
+
 /* ---- Namespaces */
 
 struct namespace_fence {

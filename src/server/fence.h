@@ -52,6 +52,12 @@ int fence_session(const struct fence *fence, uint64_t session, void (*done)(void
 		  void *argument);
 
 /*
+ * Ends all sessions that there are likewise, of which nobody waits for the end. Those that come afterwards are let in. One thread at a time. -ENOMEM,
+ * with a sentence: some may go on.
+ */
+int fence_all_sessions(const struct fence *fence);
+
+/*
  * Closes all data connections of a namespace; of those for attaching, only the ones for this
  * generation of a layout. Then everything written on them is in memory, nothing more lands there,
  * and `done(argument)` runs, on a progress thread. Connections that are made afterwards are told of

@@ -288,6 +288,16 @@ static void release_unknown(struct membership *membership, const Afar__ServerJoi
 		log_error("release of %zu extents: %s", joined->n_release, error_last_line());
 }
 
+/* The manager's records are older than these sessions: it gives what they have to others. */
+static void end_sessions(struct membership *membership)
+{
+	log_warn("the manager's records are older than what this server has seen, and an operator "
+		 "has "
+		 "accepted that: all sessions end here");
+	if (fence_all_sessions(membership->options.fence) != 0)
+		log_error("end all sessions: %s", error_last_line());
+}
+
 static void take_term(struct membership *membership, const Afar__Term *term)
 {
 	if (!term)
@@ -323,6 +333,8 @@ static int exchange_join(struct membership *membership, Afar__ServerJoin *join)
 	if (ret == 0) {
 		joined = frame->reply->server_joined;
 		take_identity(membership, joined);
+		if (joined->ends_sessions)
+			end_sessions(membership);
 		take_term(membership, joined->term);
 		join_take_stores(options, join, joined);
 		release_unknown(membership, joined);

@@ -498,7 +498,7 @@ int tickets_revoke(struct tickets *tickets, uint64_t session)
 	return ret;
 }
 
-/* ---- Looking */
+/* ---- All of them */
 
 static void count_entitled(const void *node, VISIT order, void *argument)
 {
@@ -510,6 +510,58 @@ static void count_entitled(const void *node, VISIT order, void *argument)
 	stat->nr_sessions++;
 	stat->nr_reaches += entitled->nr_reaches;
 }
+
+struct collection {
+	uint64_t *sessions;
+	size_t nr, max;
+};
+
+static void collect(const void *node, VISIT order, void *argument)
+{
+	const struct entitled *entitled = *(struct entitled *const *)node;
+	struct collection *collection = argument;
+
+	if ((order == postorder || order == leaf) && collection->nr < collection->max)
+		collection->sessions[collection->nr++] = entitled->session;
+}
+
+/* The caller holds the lock. */
+static int revoke_entitled(struct tickets *tickets)
+{
+	struct tickets_stat stat = {0};
+	struct collection collection = {NULL};
+	int ret = 0;
+
+	twalk_r(tickets->entitled, count_entitled, &stat);
+	collection.max = stat.nr_sessions;
+	collection.sessions = calloc(collection.max + 1, sizeof(*collection.sessions));
+	if (!collection.sessions)
+		return error_code(-ENOMEM);
+	twalk_r(tickets->entitled, collect, &collection);
+	for (size_t i = 0; i < collection.nr && ret == 0; i++) {
+		ret = remember_ended(tickets, collection.sessions[i]);
+		if (ret == 0)
+			forget_entitled(tickets, collection.sessions[i]);
+	}
+	free(collection.sessions);
+	return ret;
+}
+
+int tickets_revoke_all(struct tickets *tickets)
+{
+	struct ticket *ticket, *next;
+	int ret;
+
+	pthread_mutex_lock(&tickets->lock);
+	forget_ended(tickets);
+	ret = revoke_entitled(tickets);
+	cds_list_for_each_entry_safe (ticket, next, &tickets->out, node)
+		drop(tickets, ticket);
+	pthread_mutex_unlock(&tickets->lock);
+	return ret;
+}
+
+/* ---- Looking */
 
 void tickets_stat(struct tickets *tickets, struct tickets_stat *out)
 {

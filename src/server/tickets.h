@@ -39,6 +39,9 @@ struct admission {
 	uint64_t changes; /* number of the last change of a layout in the namespace; 0: none */
 };
 
+/* Ends all sessions that there are, as tickets_revoke() does. -ENOMEM: some may have ended. */
+int tickets_revoke_all(struct tickets *tickets);
+
 /* Lets the session get tickets from now on, each for another connection. It must not have ended.
  * -ENOMEM. */
 int tickets_entitle(struct tickets *tickets, const struct admission *admission);

@@ -4,6 +4,7 @@
 # have seen later ones stay away until an operator accepts that.
 # shellcheck source=tests/system/cluster.sh disable=SC2154,SC2034 # cluster.sh has host, scratch and uri
 . "$(dirname "$0")/cluster.sh"
+: "${MOVER:?the path of mover}"
 
 nr_up() {
 	[ "$("$AFAR" status --json | python3 -c 'import json, sys; print(sum(s["is_up"] for s in json.load(sys.stdin)["servers"]))')" -eq "$1" ]
@@ -82,6 +83,8 @@ port=$(manager_port)
 "$AFAR" put a /home/a >/dev/null
 "$AFAR" region put a kept:a >put.out 2>&1
 refused 1 'there is nothing to accept' "$AFAR" manager accept-older --yes
+"$AFAR" ns create moved --width 1
+"$AFAR" ns reserve moved 16M >reserve.out
 stop_daemon manager
 cp -r manager/manager copy
 start_manager "$port"
@@ -104,6 +107,26 @@ nr_newer 0 || fail "the newest records are told to be older"
 eventually "$AFAR" get /home/b back
 same b back
 
+# A program writes to a region that the copy does not know, and is stopped in the middle of that.
+start_mover() {
+	mkfifo "gate$1" "mouth$1"
+	"$MOVER" 4194304 65536 <"gate$1" >"mouth$1" 2>"mover$1.err" &
+	mover=$!
+	running="$running $mover"
+	exec 5>"gate$1" 6<"mouth$1"
+	read -r said <&6
+	[ "$said" = moving ] || fail "the mover says $said: $(cat "mover$1.err")"
+	kill -STOP "$mover"
+}
+# end_mover: it goes on, and reaches nothing any more.
+end_mover() {
+	kill -CONT "$mover"
+	eventually has_ended "$mover"
+	exec 5>&- 6<&-
+	forget "$mover"
+}
+start_mover 1
+
 # It is lost, and an operator goes on with the copy.
 stop_daemon manager
 rm -r manager/manager
@@ -114,6 +137,14 @@ is_kept_out 2 "server two"
 grep -q '^accepted: ' out || fail "accept-older --yes: $(cat out)"
 eventually nr_up 2
 nr_newer 0 || fail "what was accepted is still told"
+# What was the mover's is another's now.
+random_file c 14000000
+"$AFAR" region put c moved:c >put.out 2>&1
+end_mover
+grep -q '^mover: ' mover1.err || fail "the mover goes on"
+"$AFAR" region get moved:c back >got.out 2>&1
+same c back
+"$AFAR" ns rm moved --force
 "$AFAR" ns create empty
 is_suspect 1 dram empty
 stop_daemon manager
