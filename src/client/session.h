@@ -78,7 +78,7 @@ struct afar_session {
 	struct cds_list_head free_reaches;
 
 	struct cds_list_head targets; /* open regions: struct afar_target */
-	uint32_t claim_ms; /* of versions that were begun: versions_use.c. 0: there are none */
+	uint32_t claim_ms; /* of versions that were begun: versions.c. 0: there are none */
 	struct cds_list_head file_systems; /* open ones: struct afar_fs */
 	_Atomic uint64_t nr_file_handles;  /* numbers that open files have had */
 	struct cds_list_head lingering; /* closed regions that writes may still reach: linger.c */

@@ -55,7 +55,7 @@ struct afar_target {
 	atomic_bool is_sealed;	  /* read it only while counted in */
 	atomic_bool is_published; /* a version that nobody writes any more: versions.c */
 	atomic_bool
-		is_used; /* a version that was read or written since the manager was told so: versions_use.c */
+		is_used; /* a version that was read or written since the manager was told so: versions.c */
 	struct binding *_Atomic binding; /* target_binding(), or within a hold */
 	atomic_bool is_lost;		 /* for good: one of its servers has restarted */
 	atomic_bool had_keys;		 /* connections were made for it at least once */

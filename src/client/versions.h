@@ -30,9 +30,6 @@ int version_view_open(struct afar_target *target, const struct layout *shown,
 		      struct version_view **out);
 void version_view_close(struct version_view *view);
 
-/* From now on the manager is told when the version that the handle has begun was written: versions_use.c. */
-void versions_keep(struct afar_region *region);
-
 /* Gets new memory for what the ranges touch in the version that the handle has begun, and copies into it what they leave
  * out. Errors: those of afar_region_prepare(). */
 int versions_prepare(struct afar_region *region, const struct afar_range *ranges, unsigned nr);

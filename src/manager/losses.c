@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tells an operator what is lost with a server's memory, or with a store, before he gives it up: by namespace here, how many files
- * that is in files/lost_count.c. */
+ * that is in files/lost_list.c. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,8 +8,8 @@
 
 #include <afar/afar.h>
 
-#include "base/text.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "manager/files/files.h"
 #include "manager/info.h"
 #include "manager/job.h"
@@ -17,6 +17,7 @@
 #include "manager/principals.h"
 #include "manager/regions.h"
 #include "manager/requests.h"
+#include "manager/sessions.h"
 #include "manager/trims.h"
 #include "manager/volumes.h"
 
@@ -77,6 +78,8 @@ int core_namespace(const struct core *core, const struct session *session, const
 	return rights_check(core, session, ns, rights, asked);
 }
 
+/* ---- Records of an older copy (terms.h) */
+
 int namespace_check_records(const struct namespace *ns, const char *asked)
 {
 	if (!ns->is_suspect)
@@ -88,6 +91,56 @@ int namespace_check_records(const struct namespace *ns, const char *asked)
 		"be others' by now; an operator decides ('afar ns accept-older'), or remove it and "
 		"make it anew",
 		asked, namespace_noun(ns), ns->name);
+}
+
+/* What chunks are whose may have changed since the copy was taken, and nobody else knows that: only what is in a namespace tells files
+ * and regions apart. So nothing is read through these records before an operator has said so of each namespace. */
+static int suspect_all(struct core *core)
+{
+	struct namespace *ns;
+	int ret;
+
+	cds_list_for_each_entry (ns, &core->state->namespaces, node) {
+		if (ns->is_deleted || ns->nr_regions == 0 || ns->is_suspect)
+			continue;
+		ret = undo_room(core->undo, 1);
+		if (ret < 0)
+			return ret;
+		undo_set(core->undo, ns->is_suspect, true);
+		store_put_namespace(core->store, ns);
+	}
+	return 0;
+}
+
+/* Sessions of before know what is in other records, and may write where these have nothing, or something else. */
+static int end_old_sessions(struct core *core, const struct session *caller)
+{
+	struct session *session, *next;
+	int ret = 0;
+
+	cds_list_for_each_entry_safe (session, next, &core->state->sessions, node)
+		if (session->opened_at == 0 && session != caller && ret == 0)
+			ret = session_end_by_force(core, session,
+						   "the manager's records are older than it");
+	return ret;
+}
+
+int accept_records(struct core *core, struct session *session, struct event *event)
+{
+	int ret = undo_room(core->undo, 1);
+
+	(void)event;
+	if (core->terms.nr_newer == 0 || core->terms.is_older_accepted)
+		return error_fail(-EALREADY,
+				  "accept the manager's records: no server or store has seen "
+				  "later ones; there is nothing to accept");
+	if (ret < 0)
+		return ret;
+	log_warn("'%s' accepts that the manager's records are older than what servers have seen",
+		 session->principal);
+	undo_set(core->undo, core->terms.is_older_accepted, true);
+	ret = suspect_all(core);
+	return ret == 0 ? end_old_sessions(core, session) : ret;
 }
 
 int namespace_accept(struct core *core, struct session *session, struct event *event)
@@ -113,6 +166,8 @@ int namespace_accept(struct core *core, struct session *session, struct event *e
 	store_put_namespace(core->store, ns);
 	return 0;
 }
+
+/* ---- Finding */
 
 /* One that the caller may not see is missing to it. */
 static int fail_missing(const struct core *core, const struct session *session, const char *what,

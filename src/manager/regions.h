@@ -7,7 +7,7 @@
 #include "manager/core_private.h"
 
 core_operation namespace_create, namespace_open, namespace_delete, namespace_list,
-	namespace_release, namespace_accept;
+	namespace_release, namespace_accept, accept_records;
 /* How people call a namespace, a volume and a file system, and the group of commands about it. */
 static inline const char *kind_noun(bool is_volume, bool is_files)
 {

@@ -165,7 +165,7 @@ struct namespace
 	uint64_t max_bytes; /* reserved at most; 0: no limit */
 	bool is_volume;	    /* its one region is a disk (volumes.h) */
 	bool is_files;	    /* with is_volume: that is a pool for files (files/) */
-	bool is_suspect; /* its records are an older copy's, and nobody has accepted that: terms.c */
+	bool is_suspect; /* its records are an older copy's, and nobody has accepted that: namespaces.c */
 	uint64_t identity; /* random: no other of any cluster has it */
 	uint64_t next_address;
 	bool has_had_first;

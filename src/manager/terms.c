@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "manager/sessions.h"
 
 #define TERM_NS	   ((uint64_t)10000000000U) /* a term's number lasts while something is committed */
 #define NAME_BYTES 512U
@@ -135,56 +134,6 @@ bool terms_add_status(const struct core *core, Afar__ClusterStatus *status)
 		status->n_newer++;
 	}
 	return true;
-}
-
-/* What chunks are whose may have changed since the copy was taken, and nobody else knows that: only what is in a namespace tells files
- * and regions apart. So nothing is read through these records before an operator has said so of each namespace. */
-static int suspect_all(struct core *core)
-{
-	struct namespace *ns;
-	int ret;
-
-	cds_list_for_each_entry (ns, &core->state->namespaces, node) {
-		if (ns->is_deleted || ns->nr_regions == 0 || ns->is_suspect)
-			continue;
-		ret = undo_room(core->undo, 1);
-		if (ret < 0)
-			return ret;
-		undo_set(core->undo, ns->is_suspect, true);
-		store_put_namespace(core->store, ns);
-	}
-	return 0;
-}
-
-/* Sessions of before know what is in other records, and may write where these have nothing, or something else. */
-static int end_old_sessions(struct core *core, const struct session *caller)
-{
-	struct session *session, *next;
-	int ret = 0;
-
-	cds_list_for_each_entry_safe (session, next, &core->state->sessions, node)
-		if (session->opened_at == 0 && session != caller && ret == 0)
-			ret = session_end_by_force(core, session,
-						   "the manager's records are older than it");
-	return ret;
-}
-
-int accept_records(struct core *core, struct session *session, struct event *event)
-{
-	int ret = undo_room(core->undo, 1);
-
-	(void)event;
-	if (core->terms.nr_newer == 0 || core->terms.is_older_accepted)
-		return error_fail(-EALREADY,
-				  "accept the manager's records: no server or store has seen "
-				  "later ones; there is nothing to accept");
-	if (ret < 0)
-		return ret;
-	log_warn("'%s' accepts that the manager's records are older than what servers have seen",
-		 session->principal);
-	undo_set(core->undo, core->terms.is_older_accepted, true);
-	ret = suspect_all(core);
-	return ret == 0 ? end_old_sessions(core, session) : ret;
 }
 
 void terms_close(struct core *core)

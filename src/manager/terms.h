@@ -29,6 +29,4 @@ Afar__Term *terms_message(const struct core *core);
 bool terms_add_status(const struct core *core, Afar__ClusterStatus *status);
 void terms_close(struct core *core);
 
-core_operation accept_records;
-
 #endif
