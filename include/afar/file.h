@@ -78,6 +78,13 @@ struct afar_fs_limits {
 int afar_fs_set_limits(struct afar_session *session, const char *name,
 		       const struct afar_fs_limits *limits);
 
+/*
+ * Gives whole extents of its pool back in which no file has anything, for its owner and operators; others may have it open. Waits for
+ * what files have just given back to be zeroed. `*released`, which may be NULL: bytes. What stays free is in extents in which files
+ * have something. Errors: -ENOENT, -EACCES.
+ */
+int afar_fs_shrink(struct afar_session *session, const char *name, uint64_t *released);
+
 /* Deletes a file system with all that is in it; for its owner and operators. Errors: -ENOENT,
  * -EBUSY (somebody has it open: the sentence says who). */
 int afar_fs_delete(struct afar_session *session, const char *name);

@@ -177,6 +177,22 @@ static int tell_losses(struct afar_fs *fs)
 		       : 0;
 }
 
+PUBLIC_CALL_OF_CALLS(int, afar_fs_shrink,
+		     (struct afar_session *session, const char *name, uint64_t *released),
+		     (session, name, released))
+{
+	struct afar_namespace *ns;
+	int ret = check_name(session, name);
+
+	if (ret == 0)
+		ret = namespace_open(session, NAMESPACE_FILES, name, &ns);
+	if (ret)
+		return ret;
+	ret = afar_namespace_release(ns, UINT64_MAX, released);
+	afar_namespace_close(ns);
+	return ret;
+}
+
 PUBLIC_CALL(int, afar_fs_sync, (struct afar_fs *fs), (fs))
 {
 	int ret = fs_enter(fs);

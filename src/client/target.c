@@ -318,6 +318,16 @@ static bool find_moved(struct binding *binding, uint32_t index, uint64_t deadlin
 	       target->binding != binding;
 }
 
+/* Likewise finds out whether the target has given up extents, or got others, since the binding was made: a server does not have
+ * those that it was asked for, or the capability is for others. */
+static bool find_changed(struct binding *binding, uint64_t deadline, int status)
+{
+	struct afar_target *target = binding->target;
+
+	return target->kind->outlives_servers && (status == -AFAR_ELOST || status == -EACCES) &&
+	       target_refresh(target, deadline) == 0 && target->binding != binding;
+}
+
 /*
  * Gets a new access and asks the server once more, after it failed with `status`. A server that
  * refuses may have restarted; one that cannot be reached may have restarted elsewhere. The manager
@@ -334,6 +344,8 @@ static int ask_again(struct binding *binding, uint32_t index, uint64_t deadline,
 	char why[ERROR_LINE_BYTES];
 	int ret;
 
+	if (find_changed(binding, deadline, status))
+		return error_code(-ESTALE);
 	if (peer->store && peer->is_lost)
 		return peer_fail_lost(peer);
 	if (status == -AFAR_ELOST && goes_on(target, peer))

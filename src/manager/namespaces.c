@@ -430,6 +430,9 @@ int namespace_release(struct core *core, struct session *session, struct event *
 	if (ask->bytes == 0)
 		return error_fail(-EINVAL, "release memory of '%s': 0 bytes; say how much",
 				  ns->name);
+	ret = files_shrink(core, ns, ask->bytes);
+	if (ret < 0)
+		return ret;
 	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
 		max++;
 	unused = calloc(max + 1, sizeof(struct extent *));

@@ -520,6 +520,10 @@ int state_resize_region(struct state *state, struct region *region, struct layou
 /* Replaces the region's layout with one of which chunks are lost, and takes that over. Their extent is about
  * to be removed: nothing is given back. */
 int state_lose_chunks(struct state *state, struct region *region, struct layout *layout);
+/* Replaces the region's layout with one without the copies that `goes` names, and takes that over. Those are given
+ * back. */
+int state_give_up_chunks(struct state *state, struct region *region, struct layout *layout,
+			 const bool goes[]);
 struct region *namespace_region_named(const struct namespace *ns, const char *name);
 struct region *namespace_region_at(const struct namespace *ns, uint64_t address);
 /* The first live region above `address`; NULL: there is none. */

@@ -547,6 +547,40 @@ int state_lose_chunks(struct state *state, struct region *region, struct layout 
 	return 0;
 }
 
+int state_give_up_chunks(struct state *state, struct region *region, struct layout *layout,
+			 const bool goes[])
+{
+	const struct layout *old = region->layout;
+	struct namespace *ns = region->ns;
+	struct undo *undo = state->undo;
+	uint64_t given = 0;
+	int ret = undo_room(undo, 1);
+
+	if (ret < 0) {
+		layout_free(layout);
+		return ret;
+	}
+	undo_made(undo, layout, destroy_layout);
+	ret = undo_room(undo, 2 * (size_t)old->nr_copies + 4);
+	for (uint32_t i = 0; i < old->nr_copies && ret == 0; i++) {
+		struct extent *extent =
+			goes[i] ? state_extent_of(state, old, &old->copies[i]) : NULL;
+		uint64_t span = layout_copy_span(old, &old->copies[i]);
+
+		if (!extent || extent->ns != ns)
+			continue;
+		ret = undo_space_give(undo, &extent->space, old->copies[i].offset, span);
+		given += span;
+	}
+	if (ret < 0)
+		return ret;
+	undo_set(undo, ns->allocated_bytes, ns->allocated_bytes - given);
+	undo_gone(undo, region->layout, destroy_layout);
+	undo_set(undo, region->layout, layout);
+	undo_set(undo, region->layout_number, region->layout_number + 1);
+	return 0;
+}
+
 int state_remove_region(struct state *state, struct region *region)
 {
 	struct undo *undo = state->undo;

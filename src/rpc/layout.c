@@ -275,6 +275,87 @@ int layout_without(const struct layout *layout, const struct layout_home *home, 
 	return 0;
 }
 
+/* Returns whether all chunks of a group have been given up, or are to be. */
+static bool goes_whole(const struct layout *layout, const struct layout_group *group,
+		       const bool goes[])
+{
+	for (uint32_t c = 0; c < group->nr_chunks; c++) {
+		const struct layout_chunk *chunk = &layout->chunks[group->first_chunk + c];
+
+		if (chunk->nr_copies != 0 ? !goes[chunk->first_copy]
+					  : chunk->lost_server != 0 || chunk->lost_store != 0)
+			return false;
+	}
+	return group->nr_chunks != 0;
+}
+
+/* Adds a part that is given up: one lost chunk, which nobody has lost. `*is_open`: the last group is such a part. */
+static int append_given_up(struct layout *layout, uint64_t length, bool *is_open)
+{
+	uint64_t before = *is_open ? layout->groups[layout->nr_groups - 1].length : 0;
+	int ret = 0;
+
+	if (!*is_open) {
+		ret = layout_add_group(layout, length, LAYOUT_UNIT_MIN);
+		if (ret == 0)
+			ret = add_lost(layout, 0, 0);
+	}
+	if (ret < 0)
+		return ret;
+	layout->groups[layout->nr_groups - 1].chunk_bytes = before + length;
+	layout_set_last(layout, before + length);
+	*is_open = true;
+	return 0;
+}
+
+/* Adds a group without the copies that go. */
+static int append_kept(struct layout *layout, const struct layout *from, uint32_t index,
+		       const bool goes[])
+{
+	const struct layout_group *group = &from->groups[index];
+	const struct loss nothing = {.home = NULL};
+	int ret = layout_add_group(layout, group->chunk_bytes, UINT64_C(1) << group->unit_shift);
+
+	if (ret == 0)
+		layout->groups[layout->nr_groups - 1].is_frozen = group->is_frozen;
+	for (uint32_t c = 0; c < group->nr_chunks && ret == 0; c++) {
+		const struct layout_chunk *chunk = &from->chunks[group->first_chunk + c];
+
+		if (chunk->nr_copies != 0 && goes[chunk->first_copy])
+			ret = layout_add_lost_chunk(layout, 0, 0);
+		else
+			ret = append_chunk(layout, from, chunk, &nothing);
+	}
+	if (ret == 0)
+		layout_set_last(layout, group->length);
+	return ret;
+}
+
+int layout_give_up(const struct layout *layout, const bool goes[], struct layout **out)
+{
+	struct layout *made = layout_new();
+	bool is_open = false;
+	int ret = made ? 0 : error_code(-ENOMEM);
+
+	for (uint32_t g = 0; g < layout->nr_groups && ret == 0; g++) {
+		const struct layout_group *group = &layout->groups[g];
+
+		if (goes_whole(layout, group, goes)) {
+			ret = append_given_up(made, group->length, &is_open);
+			continue;
+		}
+		ret = append_kept(made, layout, g, goes);
+		is_open = false;
+	}
+	if (ret < 0) {
+		layout_free(made);
+		return ret;
+	}
+	made->is_sealed = layout->is_sealed;
+	*out = made;
+	return 0;
+}
+
 uint64_t layout_spare(const struct layout *layout)
 {
 	const struct layout_group *group = &layout->groups[layout->nr_groups - 1];

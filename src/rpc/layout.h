@@ -53,9 +53,9 @@ struct layout_copy {
 
 struct layout_chunk {
 	uint32_t first_copy;  /* index into the layout's copies */
-	uint32_t nr_copies;   /* 0: it is lost */
+	uint32_t nr_copies;   /* 0: it is lost, or was given up */
 	uint64_t lost_server; /* then: the number of the server that had it in memory, */
-	uint64_t lost_store;  /* or of the store that had it */
+	uint64_t lost_store;  /* or of the store that had it; both 0: it was given up, empty */
 };
 
 /* Covers [start, start + length) of the target in units of 1 << unit_shift bytes. Unit i is in
@@ -126,6 +126,9 @@ uint64_t layout_spare(const struct layout *layout);
  * nothing is left of are left out. -ENOMEM. */
 int layout_without(const struct layout *layout, const struct layout_home *home, uint64_t extent,
 		   struct layout **out);
+/* The same for the copies that `goes` names by their index: they are given up. Groups that are given up as a whole
+ * become one with those beside them. -ENOMEM. */
+int layout_give_up(const struct layout *layout, const bool goes[], struct layout **out);
 
 /* ---- Coding */
 

@@ -167,6 +167,43 @@ static int fs_set(struct cli *cli, const struct cli_command *command, int argc, 
 	return status ? status : cli_close(cli, set_limits(cli, command, arguments[0], &given));
 }
 
+/* Says what could not be given back, and why. The figures are of a moment later. */
+static void print_kept(const struct afar_fs_stat *stat)
+{
+	char text[SIZE_TEXT_MAX];
+
+	if (stat->free_bytes)
+		printf("%s are free and stay: files have something in the extents that they are "
+		       "in\n",
+		       size_text(stat->free_bytes, text));
+	if (stat->pending_bytes)
+		printf("%s stay until servers have zeroed what files gave back there; try again "
+		       "then\n",
+		       size_text(stat->pending_bytes, text));
+}
+
+static int fs_shrink(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	struct afar_fs_stat stat = {.size = sizeof(stat)};
+	uint64_t released = 0;
+	char text[SIZE_TEXT_MAX];
+	int ret, status;
+
+	if (cli_arguments(cli, command, NULL, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	status = cli_open(cli);
+	if (status)
+		return status;
+	ret = afar_fs_shrink(cli->session, arguments[0], &released);
+	if (ret)
+		return cli_close(cli, cli_fail_last(ret));
+	printf("released %s\n", size_text(released, text));
+	if (afar_fs_look(cli->session, arguments[0], &stat) == 0)
+		print_kept(&stat);
+	return cli_close(cli, 0);
+}
+
 /* Refuses one with files. Their number may be another a moment later; those who have it open are the
  * manager's to ask about. Returns 0, or CLI_FAILED with a line. */
 static int check_empty(struct cli *cli, const char *name)
@@ -530,6 +567,7 @@ const struct cli_command fs_commands[] = {
 	 fs_check},
 	{"fs set", "FS [--max SIZE|none] [--max-files N|none]", "change what it may have at most",
 	 fs_set},
+	{"fs shrink", "FS", "give back whole extents of its pool that are free", fs_shrink},
 	{"fs rm", "FS [--force]", "remove a file system and give its room back", fs_rm},
 	{0},
 };

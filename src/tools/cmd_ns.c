@@ -234,6 +234,18 @@ static int ns_reserve(struct cli *cli, const struct cli_command *command, int ar
 	return cli_close(cli, ret);
 }
 
+/* Says how much is not used but stays, and why. The figures are of a moment later. */
+static void print_unused(struct afar_namespace *ns)
+{
+	struct afar_namespace_stat stat = {.size = sizeof(stat)};
+	char text[SIZE_TEXT_MAX];
+
+	if (afar_namespace_stat(ns, &stat) || stat.allocated_bytes >= stat.reserved_bytes)
+		return;
+	printf("%s are not used and stay: regions have something in the extents that they are in\n",
+	       size_text(stat.reserved_bytes - stat.allocated_bytes, text));
+}
+
 static int ns_release(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
@@ -252,10 +264,13 @@ static int ns_release(struct cli *cli, const struct cli_command *command, int ar
 	if (status)
 		return status;
 	ret = afar_namespace_release(ns, bytes, &released);
-	if (ret)
+	if (ret) {
 		status = cli_fail_last(ret);
-	else
+	} else {
 		printf("released %s\n", size_text(released, text));
+		if (bytes == UINT64_MAX)
+			print_unused(ns);
+	}
 	afar_namespace_close(ns);
 	return cli_close(cli, status);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A file system in memory whose server ends, as the manager keeps it; and limits beside that. */
+/* A file system's pool: when a server ends, limits, what files get ahead, and what goes back. */
 #include "lib/manager_files.h"
 
 #include <sys/stat.h>
@@ -248,12 +248,121 @@ static void test_little_is_left_behind(void **state)
 	assert_true(all - free_units() <= 300 + MIB / FILE_UNIT);
 }
 
+/* Releases all that can be; returns how much that was. */
+static uint64_t release_all(void)
+{
+	Afar__Reply *reply = must(&client, ask_release(fs_number, UINT64_MAX));
+	uint64_t bytes = reply->namespace_released->bytes;
+
+	drop(reply);
+	check_files();
+	return bytes;
+}
+
+static void grow_pool(uint64_t bytes)
+{
+	EXPECT(&client, ask_reserve(fs_number, bytes), 0);
+	EXPECT(&client, ask_resize(fs_number, volume_region(ns_of(fs_number))->length + bytes), 0);
+}
+
+static uint64_t granted(void)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(fixture.servers[i].granted,
+				 state_server(fixture.core->state, fixture.servers[i].number)
+					 ->dram.granted_bytes);
+		bytes += fixture.servers[i].granted;
+	}
+	return bytes;
+}
+
+/* Extents in which files have nothing go back, and the pool grows elsewhere. */
+static void test_free_extents_go_back(void **state)
+{
+	const struct region *pool = volume_region(ns_of(fs_number));
+	uint64_t number;
+
+	(void)state;
+	grow_pool(POOL_BYTES);
+	FILE_DO(ask_make(ROOT, "small", S_IFREG | 0644, 0, FILE_UNIT), 0);
+	FILE_DO(ask_make(ROOT, "large", S_IFREG | 0644, 0, 2 * POOL_BYTES - 2 * FILE_UNIT), 0);
+	assert_int_equal(release_all(), 0);
+	assert_int_equal(granted(), 2 * POOL_BYTES);
+	FILE_DO(ask_remove(ROOT, "large", false), 0);
+	/* What cannot be committed has not happened. */
+	number = pool->layout_number;
+	fixture_advance(&fixture, 1000);
+	fixture.store.fail_at = 1;
+	fixture.store.failure = -ENOSPC;
+	EXPECT(&client, ask_release(fs_number, UINT64_MAX), -ENOSPC);
+	check_files();
+	assert_int_equal(pool->layout_number, number);
+	assert_int_equal(granted(), 2 * POOL_BYTES);
+	assert_int_equal(release_all(), 2 * POOL_BYTES - 2 * MIB);
+	assert_true(pool->layout_number > number); /* so clients look again */
+	assert_int_equal(pool->length, 2 * POOL_BYTES);
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(granted(), 2 * MIB);
+	assert_int_equal(free_units(), 2 * MIB / FILE_UNIT - 1);
+	restart();
+	claim_nothing();
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(free_units(), 2 * MIB / FILE_UNIT - 1);
+	expect_units(1, 0);
+	/* The next one finds nothing more, and what it grows by goes, too. */
+	assert_int_equal(release_all(), 0);
+	grow_pool(POOL_BYTES);
+	FILE_DO(ask_make(ROOT, "large", S_IFREG | 0644, 0, POOL_BYTES), 0);
+	expect_units(1 + POOL_BYTES / FILE_UNIT, 0);
+	FILE_DO(ask_remove(ROOT, "large", false), 0);
+	FILE_DO(ask_remove(ROOT, "small", false), 0);
+	assert_int_equal(release_all(), POOL_BYTES + 2 * MIB);
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(granted(), 0);
+	/* The layout does not grow with each time. */
+	pool = volume_region(ns_of(fs_number));
+	assert_int_equal(pool->layout->nr_groups, 1);
+	grow_pool(POOL_BYTES);
+	FILE_DO(ask_make(ROOT, "large", S_IFREG | 0644, 0, POOL_BYTES), 0);
+	expect_units(POOL_BYTES / FILE_UNIT, 0);
+}
+
+/* No more than is asked for, and not what is being zeroed, unless it soon is. */
+static void test_release_waits_for_zeroing(void **state)
+{
+	Afar__Reply *reply;
+
+	(void)state;
+	FILE_DO(ask_make(ROOT, "f", S_IFREG | 0644, 0, POOL_BYTES), 0);
+	fixture.servers[0].refuse_to_zero = -EIO;
+	FILE_DO(ask_remove(ROOT, "f", false), 0);
+	assert_int_equal(fs_of()->pending_bytes, POOL_BYTES);
+	assert_int_equal(release_all(), 0);
+	fixture.servers[0].refuse_to_zero = 0;
+	fixture_advance(&fixture, 2000);
+	FILE_DO(ask_make(ROOT, "f", S_IFREG | 0644, 0, POOL_BYTES), 0);
+	FILE_DO(ask_make(ROOT, "g", S_IFREG | 0644, 0, 0), 0);
+	FILE_DO(ask_remove(ROOT, "f", false), 0);
+	reply = must(&client, ask_release(fs_number, 3 * MIB));
+	assert_int_equal(reply->namespace_released->bytes, 2 * MIB);
+	drop(reply);
+	assert_int_equal(free_units(), 2 * MIB / FILE_UNIT);
+	assert_int_equal(release_all(), 2 * MIB);
+	assert_int_equal(free_units(), 0);
+}
+
 TEST_GROUP(manager_files_room)
 {
 	const struct CMUnitTest tests[] = {
-		FILES_TEST(test_a_server_ends),		FILES_TEST(test_room_is_where_servers_are),
-		FILES_TEST(test_zeroing_rests),		FILES_TEST(test_limits),
+		FILES_TEST(test_a_server_ends),
+		FILES_TEST(test_room_is_where_servers_are),
+		FILES_TEST(test_zeroing_rests),
+		FILES_TEST(test_limits),
 		FILES_TEST(test_little_is_left_behind),
+		FILES_TEST(test_free_extents_go_back),
+		FILES_TEST(test_release_waits_for_zeroing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

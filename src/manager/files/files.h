@@ -11,6 +11,7 @@
  *   lost.c      what servers have lost of it
  *   lost_list.c   which files that is of
  *   lost_count.c  how many files would lose something
+ *   shrink.c    giving whole extents of it back
  *   names.c     directories: make, remove, rename, link
  *   walk.c      finding and listing names
  *   attributes.c  permissions, times, extended attributes
@@ -66,6 +67,12 @@ int files_scrubbed(struct core *core, const struct outgoing *outgoing, bool is_d
 /* An extent of a file system in memory is about to go with its server: files keep what they had there, as
  * lost, and the rest of the pool goes on. Does nothing for any other extent. -ENOMEM. */
 int files_lose(struct core *core, const struct extent *extent);
+
+/* Whole extents in which nothing is used leave a file system's pool, at most so many bytes with those that it has not
+ * grown into. Does nothing for another namespace. -ENOMEM. */
+int files_shrink(struct core *core, const struct namespace *ns, uint64_t bytes);
+/* A release waits for what is being zeroed, and for files that are ending. */
+core_wait files_wait_to_release;
 
 /* Reads what there is of file systems. Errors as store_load(). */
 int files_start(struct core *core);

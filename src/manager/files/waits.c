@@ -201,3 +201,19 @@ uint64_t files_wait(struct core *core, struct event *event)
 		return change_wait(core, event);
 	}
 }
+
+uint64_t files_wait_to_release(struct core *core, struct event *event)
+{
+	struct fs *fs = files_find(core, event->request->namespace_release->namespace_);
+	uint64_t until = 0;
+
+	if (!fs)
+		return 0;
+	if (fs->gone.nr_units != 0)
+		until = gone_wait(fs, event->session);
+	if (fs->pending_bytes != 0 && (fs->sweep != 0 || scrubs_can_hurry(fs))) {
+		scrubs_hurry(fs);
+		until = event->answer_by;
+	}
+	return until < event->answer_by ? until : event->answer_by;
+}
