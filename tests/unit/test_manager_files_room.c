@@ -248,6 +248,81 @@ static void test_little_is_left_behind(void **state)
 	assert_true(all - free_units() <= 300 + MIB / FILE_UNIT);
 }
 
+/* `client` has written a new file up to `end`, and has got more ahead; `other` has it open, too. */
+static uint64_t make_ahead(const char *name, uint64_t end)
+{
+	uint64_t file = must_make(ROOT, name, S_IFREG | 0644), all;
+
+	FILE_DO(ask_file_open(file, 1), 0);
+	OTHER_DO(ask_file_open(file, 1), 0);
+	FILE_DO(ask_extend(file, 0, FILE_UNIT), 0); /* looks at the pool */
+	all = free_units() + 1;
+	FILE_DO(ask_extend(file, 0, end), 0);
+	FILE_DO(ask_extend(file, end, FILE_UNIT), 0);
+	FILE_DO(ask_end(file, end, 0), 0);
+	assert_true(all - free_units() > end / FILE_UNIT + 1);
+	return file;
+}
+
+/* What `client` has got ahead, or asked for, and not written goes back when the last one closes the file, whoever that
+ * is. */
+static void test_room_ahead_goes_back(void **state)
+{
+	uint64_t end = 5 * FILE_UNIT, file, all;
+
+	(void)state;
+	FILE_DO(ask_make(ROOT, "a", S_IFREG | 0644, 9, FILE_UNIT), 0);
+	FILE_DO(ask_file_close(9), 0); /* nothing was written */
+	fixture_advance(&fixture, 1000);
+	all = free_units();
+	assert_int_equal(all, POOL_UNITS);
+
+	file = make_ahead("f", end);
+	FILE_DO(ask_sync_close(file, end, 1), 0);
+	fixture_advance(&fixture, 1000);
+	assert_true(all - free_units() > 5);
+	fixture.store.fail_at = 1;
+	fixture.store.failure = -ENOSPC;
+	OTHER_DO(ask_file_close(1), -ENOSPC);
+	check_files();
+	assert_true(all - free_units() > 5);
+	OTHER_DO(ask_file_close(1), 0);
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(all - free_units(), 5);
+	check_files();
+	expect_size(file, end);
+
+	/* Killed: its servers have closed its connections before. */
+	file = make_ahead("g", end);
+	OTHER_DO(ask_file_close(1), 0);
+	client_lose(&fixture, &client);
+	fixture_advance(&fixture, 10000);
+	assert_int_equal(all - free_units(), 10);
+	assert_int_equal(client_open(&fixture, &client), 0);
+	open_pool(&client);
+	expect_size(file, end);
+	check_files();
+}
+
+/* After a restart others may have it open, and write there, who have still to tell. */
+static void test_room_ahead_of_those_who_have_not_told(void **state)
+{
+	uint64_t end = 5 * FILE_UNIT, file = make_ahead("f", end), all;
+
+	(void)state;
+	restart();
+	FILE_DO(ask_claim(1, file, end), 0);
+	all = free_units();
+	FILE_DO(ask_file_close(1), 0);
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(free_units(), all);
+	OTHER_DO(ask_claim(1, file, end + 1), 0);
+	OTHER_DO(ask_file_close(1), 0);
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(free_units(), POOL_UNITS - 6);
+	expect_size(file, end + 1);
+}
+
 /* Releases all that can be; returns how much that was. */
 static uint64_t release_all(void)
 {
@@ -361,6 +436,8 @@ TEST_GROUP(manager_files_room)
 		FILES_TEST(test_zeroing_rests),
 		FILES_TEST(test_limits),
 		FILES_TEST(test_little_is_left_behind),
+		FILES_TEST(test_room_ahead_goes_back),
+		FILES_TEST(test_room_ahead_of_those_who_have_not_told),
 		FILES_TEST(test_free_extents_go_back),
 		FILES_TEST(test_release_waits_for_zeroing),
 	};

@@ -207,7 +207,8 @@ static int drop(struct hold *hold)
 	/* If its session has ended, nobody else claims what it wrote after a restart. */
 	if (file->is_dirty && file->inode && (is_writer || !file_is_held(file)))
 		file_put(file);
-	return file_settle(file);
+	ret = file_is_held(file) ? 0 : file_trim_closed(file);
+	return ret == 0 ? file_settle(file) : ret;
 }
 
 int hold_close(struct fs *fs, const struct session *session, uint64_t handle)

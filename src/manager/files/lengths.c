@@ -287,6 +287,25 @@ int file_punch(struct file *file, const struct session *session, uint64_t offset
 	return 0;
 }
 
+/* Whoever had it open has closed it, or was fenced: nothing can land there any more. An end that a writer was told is
+ * known has been told before, so behind the size is nothing that anybody may read. */
+int file_trim_closed(struct file *file)
+{
+	const struct inode *inode = file->inode;
+	int ret;
+
+	/* After a restart others may have it open, and have still to tell. */
+	if (!inode || inode->nlink == 0 || inode->nr_units == 0 || file->fs->nr_unclaimed != 0)
+		return 0;
+	ret = file_load_runs(file);
+	if (ret < 0 || is_at_end(file->runs, units_up(inode->size)))
+		return ret;
+	ret = cut(file, units_up(inode->size), UINT64_MAX);
+	if (ret == 0)
+		file_put(file);
+	return ret;
+}
+
 int file_trim(struct file *file, const struct session *session)
 {
 	uint64_t end = units_up(file->inode->size);

@@ -409,6 +409,8 @@ int file_resize(struct file *file, const struct session *session, uint64_t size)
 int file_punch(struct file *file, const struct session *session, uint64_t offset, uint64_t length);
 /* Gives back units behind the end. */
 int file_trim(struct file *file, const struct session *session);
+/* The same when nobody has it open any more. */
+int file_trim_closed(struct file *file);
 
 /* ---- holds.c */
 
