@@ -362,6 +362,9 @@ static int plan_write(struct writing *writing)
 		inode_set_glance(inode, writing->vectors[0].offset);
 	writing->layout = inode->layout;
 	writing->has_grown = writing->end > inode->size;
+	for (unsigned i = 0; i < writing->nr && ret == 0; i++)
+		file_ahead_note(&inode->ahead, writing->vectors[i].offset,
+				writing->vectors[i].length);
 	if (ret == 0 && uses_first_unit(writing))
 		atomic_store(&inode->is_prepared, false);
 	pthread_mutex_unlock(&inode->lock);

@@ -18,6 +18,7 @@
 
 #include <afar/file.h>
 
+#include "client/file_ahead.h"
 #include "client/file_glance.h"
 #include "client/file_map.h"
 #include "client/file_view.h"
@@ -96,6 +97,7 @@ struct file_inode {
 		nr_holding_up; /* threads that shut it, or have: operations on queues begin nothing */
 	struct cds_list_head targets; /* of its files, by their target_node */
 	struct file_map map;
+	struct file_ahead ahead;
 	uint64_t layout;       /* the number that the map goes by */
 	uint64_t size;	       /* as far as we know: it may be more, if others write */
 	uint64_t appending_to; /* where an append of ours ends that is under way; 0: none */

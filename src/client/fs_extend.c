@@ -43,10 +43,21 @@ static void extension_add(struct extension *extension, const struct file_wish *w
 	extend->length = vector->length;
 	extend->is_exact = wish->is_exact;
 	extend->size = wish->size;
+	pthread_mutex_lock(&extension->inode->lock);
+	extend->ahead_to = extension->inode->ahead.to;
+	extend->ahead_used = extension->inode->ahead.nr_written;
+	pthread_mutex_unlock(&extension->inode->lock);
 	afar__file_change__init(&extension->operations[i]);
 	extension->operations[i].what_case = AFAR__FILE_CHANGE__WHAT_EXTEND;
 	extension->operations[i].extend = extend;
 	extension->list[i] = &extension->operations[i];
+}
+
+static void take_ahead(struct file_inode *inode, const Afar__FileResult *result)
+{
+	pthread_mutex_lock(&inode->lock);
+	file_ahead_begin(&inode->ahead, result->ahead_from, result->ahead_to);
+	pthread_mutex_unlock(&inode->lock);
 }
 
 /* Asks once. -ENOSPC: some found no room. */
@@ -70,6 +81,8 @@ static int extend_once(struct extension *extension)
 		ret = fs_result_fail(answer.results[i]);
 		if (ret == 0)
 			ret = inode_take(extension->inode, answer.results[i]);
+		if (ret == 0)
+			take_ahead(extension->inode, answer.results[i]);
 	}
 	fs_answer_free(&answer);
 	return ret ? ret : full;

@@ -58,6 +58,7 @@ static void inode_free(struct file_inode *inode)
 	glance_close(&inode->glance);
 	view_close(&inode->view);
 	file_map_free(&inode->map);
+	file_ahead_end(&inode->ahead);
 	pthread_cond_destroy(&inode->told);
 	pthread_mutex_destroy(&inode->lock);
 	pthread_mutex_destroy(&inode->extending);
@@ -291,6 +292,7 @@ void inode_forget(struct file_inode *inode)
 {
 	pthread_mutex_lock(&inode->lock);
 	file_map_free(&inode->map);
+	file_ahead_end(&inode->ahead);
 	pthread_mutex_unlock(&inode->lock);
 }
 
@@ -461,6 +463,7 @@ static int check(struct file_inode *inode, const Afar__FileResult *result)
 static void change_layout(struct file_inode *inode, const Afar__FileAttributes *attributes)
 {
 	file_map_free(&inode->map);
+	file_ahead_end(&inode->ahead);
 	inode->layout = attributes->layout;
 	inode->size = attributes->size;
 	if (inode->end > inode->size)

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "client/file_ahead.h"
 #include "client/file_map.h"
 #include "group.h"
 
@@ -200,12 +201,41 @@ static void test_random_changes(void **state)
 	}
 }
 
+/* Units of what came ahead count once each, however they are written. */
+static void test_ahead(void **state)
+{
+	struct file_ahead ahead = {0};
+
+	(void)state;
+	file_ahead_note(&ahead, 0, 100 * U);
+	assert_int_equal(ahead.nr_written, 0);
+	file_ahead_begin(&ahead, 10, 30);
+	file_ahead_note(&ahead, 0, 10 * U);
+	file_ahead_note(&ahead, 30 * U, U);
+	file_ahead_note(&ahead, 15 * U + 1, 0);
+	assert_int_equal(ahead.nr_written, 0);
+	file_ahead_note(&ahead, 9 * U, U + 1);
+	file_ahead_note(&ahead, 10 * U + 5, U);
+	assert_int_equal(ahead.nr_written, 2);
+	file_ahead_note(&ahead, 29 * U + 1, 5 * U);
+	assert_int_equal(ahead.nr_written, 3);
+	file_ahead_note(&ahead, 0, 100 * U);
+	assert_int_equal(ahead.nr_written, 20);
+	file_ahead_begin(&ahead, 30, 30 + FILE_AHEAD_MAX + 1);
+	file_ahead_note(&ahead, 0, 100 * U);
+	assert_int_equal(ahead.nr_written, 0);
+	assert_int_equal(ahead.to, 0);
+	file_ahead_begin(&ahead, 30, 31);
+	file_ahead_end(&ahead);
+}
+
 TEST_GROUP(file_map)
 {
 	const struct CMUnitTest tests[] = {
 		MAP_TEST(test_pieces),	      MAP_TEST(test_joins),
 		MAP_TEST(test_cuts),	      MAP_TEST(test_supersedes),
 		MAP_TEST(test_what_is_wrong), MAP_TEST(test_random_changes),
+		MAP_TEST(test_ahead),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

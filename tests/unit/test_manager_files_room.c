@@ -248,6 +248,48 @@ static void test_little_is_left_behind(void **state)
 	assert_true(all - free_units() <= 300 + MIB / FILE_UNIT);
 }
 
+/* Who writes on and on says what he has written of what came ahead, and goes on getting some. */
+static void test_who_writes_on_gets_more(void **state)
+{
+	const struct inode *inode;
+	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644), used = 0, to = 0;
+	unsigned nr_extends = 0;
+
+	(void)state;
+	FILE_DO(ask_file_open(file, 1), 0);
+	for (uint64_t unit = 0; unit < POOL_UNITS * 3 / 4; unit++) {
+		Afar__Request *request;
+
+		if (unit < to) {
+			used++; /* without a word to the manager */
+			continue;
+		}
+		request = ask_extend(file, unit * FILE_UNIT, FILE_UNIT);
+		change_of(request)->extend->ahead_to = to;
+		change_of(request)->extend->ahead_used = used;
+		FILE_DO(request, 0);
+		inode = file_cached(fs_of(), file)->inode;
+		to = inode->spare_to;
+		used = 0;
+		nr_extends++;
+	}
+	assert_true(nr_extends < 20);
+	/* Of less than all, the rest counts; and of more than there is, no more. */
+	for (uint64_t said = 0; said < 3; said++) {
+		uint64_t behind = inode->nr_behind, nr = inode->spare_to - inode->spare_from;
+		Afar__Request *request = ask_extend(file, (to + said) * FILE_UNIT, FILE_UNIT);
+
+		if (nr == 0)
+			break;
+		change_of(request)->extend->ahead_to = said == 1 ? to + 1 : to;
+		change_of(request)->extend->ahead_used = said == 0 ? nr - 1 : UINT64_MAX;
+		FILE_DO(request, 0);
+		inode = file_cached(fs_of(), file)->inode;
+		assert_int_equal(inode->nr_behind, behind + (said == 0 ? 1 : said == 1 ? nr : 0));
+		to = inode->spare_to;
+	}
+}
+
 /* `client` has written a new file up to `end`, and has got more ahead; `other` has it open, too. */
 static uint64_t make_ahead(const char *name, uint64_t end)
 {
@@ -436,6 +478,7 @@ TEST_GROUP(manager_files_room)
 		FILES_TEST(test_zeroing_rests),
 		FILES_TEST(test_limits),
 		FILES_TEST(test_little_is_left_behind),
+		FILES_TEST(test_who_writes_on_gets_more),
 		FILES_TEST(test_room_ahead_goes_back),
 		FILES_TEST(test_room_ahead_of_those_who_have_not_told),
 		FILES_TEST(test_free_extents_go_back),

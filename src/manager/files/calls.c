@@ -312,7 +312,8 @@ static int find_held(struct fs *fs, const struct session *session, uint64_t ino,
 static int extend(struct fs *fs, const struct session *session, const Afar__FileExtend *ask,
 		  Afar__FileResult *result)
 {
-	const struct file_wish wish = {ask->offset, ask->length, ask->is_exact, ask->is_anywhere};
+	const struct file_wish wish = {ask->offset,	 ask->length,	ask->is_exact,
+				       ask->is_anywhere, ask->ahead_to, ask->ahead_used};
 	struct inode *inode;
 	struct file *file;
 	int ret = find_held(fs, session, ask->ino, &file);
@@ -327,6 +328,10 @@ static int extend(struct fs *fs, const struct session *session, const Afar__File
 		inode_touch(inode);
 	}
 	file_put(file);
+	if (inode->spare_to > inode->spare_from) {
+		result->ahead_from = inode->spare_from;
+		result->ahead_to = inode->spare_to;
+	}
 	return tell_both(file, ask->offset, UINT64_MAX, result);
 }
 

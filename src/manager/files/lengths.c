@@ -129,10 +129,12 @@ static int take_ahead(struct file *file, uint64_t end)
 	return ret == 0 ? set_spare(file, end, end + ahead) : ret;
 }
 
-/* Somebody has asked for these units, and for nothing of what is ahead before them. */
-static int use_spare(struct file *file, uint64_t from, uint64_t end)
+/* Somebody has asked for these units, and for nothing of what is ahead before them. What he has written there all the same, he
+ * has told. */
+static int use_spare(struct file *file, const struct file_wish *wish, uint64_t end)
 {
 	const struct inode *inode = file->inode;
+	uint64_t from = wish->offset / FILE_UNIT;
 	uint64_t passed = from < inode->spare_to ? from : inode->spare_to, nr = 0;
 	struct inode *edited;
 
@@ -140,6 +142,8 @@ static int use_spare(struct file *file, uint64_t from, uint64_t end)
 		return 0;
 	if (passed > inode->spare_from)
 		nr = passed - inode->spare_from;
+	if (wish->ahead_to == inode->spare_to)
+		nr -= wish->ahead_used < nr ? wish->ahead_used : nr;
 	edited = file_edit(file);
 	if (!edited)
 		return error_code(-ENOMEM);
@@ -178,7 +182,7 @@ int file_extend(struct file *file, const struct file_wish *wish)
 		has_grown = true;
 	}
 	if (ret == 0)
-		ret = use_spare(file, offset / FILE_UNIT, end);
+		ret = use_spare(file, wish, end);
 	if (ret == 0 && has_grown && !wish->is_exact && is_at_end(file->runs, end))
 		ret = take_ahead(file, end);
 	return ret;

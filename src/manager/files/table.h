@@ -394,6 +394,8 @@ struct file_wish {
 	uint64_t length;
 	bool is_exact;	  /* no more than that */
 	bool is_anywhere; /* also at servers that are away */
+	/* So many units have been written of those that came ahead and end there; 0: not known. */
+	uint64_t ahead_to, ahead_used;
 };
 int file_extend(struct file *file, const struct file_wish *wish);
 /* Makes room at the beginning of a new file, which it is not yet told of as its own. */
