@@ -416,21 +416,13 @@ static uint64_t missing(struct extent *const *extents, size_t nr, uint64_t bytes
 	return bytes;
 }
 
-int namespace_release(struct core *core, struct session *session, struct event *event)
+int namespace_give_back(struct core *core, struct namespace *ns, uint64_t bytes, uint64_t *given)
 {
-	const Afar__NamespaceRelease *ask = event->request->namespace_release;
 	struct extent *extent, **unused = NULL;
-	uint64_t left = ask->bytes;
-	struct namespace *ns;
+	uint64_t left = bytes;
 	size_t nr = 0, max = 0;
-	int ret = core_namespace(core, session, "release memory", ask->namespace_, RIGHT_OWN, &ns);
+	int ret = files_shrink(core, ns, bytes);
 
-	if (ret < 0)
-		return ret;
-	if (ask->bytes == 0)
-		return error_fail(-EINVAL, "release memory of '%s': 0 bytes; say how much",
-				  ns->name);
-	ret = files_shrink(core, ns, ask->bytes);
 	if (ret < 0)
 		return ret;
 	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
@@ -455,9 +447,23 @@ int namespace_release(struct core *core, struct session *session, struct event *
 			ret = release_extent(core, unused[i]);
 	}
 	free(unused);
-	if (ret == 0 && left != ask->bytes)
+	if (ret == 0 && left != bytes)
 		ret = trims_settle(core);
-	event->outcome_kind = OUTCOME_RELEASED;
-	event->outcome_value = ask->bytes - left;
+	*given = bytes - left;
 	return ret;
+}
+
+int namespace_release(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__NamespaceRelease *ask = event->request->namespace_release;
+	struct namespace *ns;
+	int ret = core_namespace(core, session, "release memory", ask->namespace_, RIGHT_OWN, &ns);
+
+	if (ret < 0)
+		return ret;
+	if (ask->bytes == 0)
+		return error_fail(-EINVAL, "release memory of '%s': 0 bytes; say how much",
+				  ns->name);
+	event->outcome_kind = OUTCOME_RELEASED;
+	return namespace_give_back(core, ns, ask->bytes, &event->outcome_value);
 }

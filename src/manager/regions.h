@@ -31,6 +31,8 @@ int core_namespace(const struct core *core, const struct session *session, const
 /* -EBADMSG, with a sentence: the records are an older copy's, so what they lead to may be others' bytes, and no operator has
  * accepted that. */
 int namespace_check_records(const struct namespace *ns, const char *asked);
+/* Releases whole extents in which nothing is, of at most so many bytes together. `*given`: of how many. -ENOMEM. */
+int namespace_give_back(struct core *core, struct namespace *ns, uint64_t bytes, uint64_t *given);
 /* Gives the memory of a deleted namespace back once no region is left. -ENOMEM. */
 int namespace_finish(struct core *core, struct namespace *ns);
 /* 1 to `length_max` bytes, without control characters. */

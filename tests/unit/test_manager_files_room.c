@@ -470,6 +470,58 @@ static void test_release_waits_for_zeroing(void **state)
 	assert_int_equal(free_units(), 0);
 }
 
+static void eleven_minutes(void)
+{
+	fixture_advance(&fixture, 660000);
+	fixture_advance(&fixture, 1);
+}
+
+/* An emptied pool goes back by itself when nobody has needed it for ten minutes. */
+static void test_an_emptied_pool_goes_back(void **state)
+{
+	const uint64_t minutes = 60000;
+
+	(void)state;
+	FILE_DO(ask_make(ROOT, "f", S_IFREG | 0644, 0, POOL_BYTES), 0);
+	FILE_DO(ask_make(ROOT, "g", S_IFREG | 0644, 0, 0), 0);
+	fixture_advance(&fixture, 30 * minutes);
+	FILE_DO(ask_remove(ROOT, "f", false), 0);
+	fixture_advance(&fixture, 1000);
+	fixture_advance(&fixture, 9 * minutes);
+	assert_int_equal(granted(), POOL_BYTES);
+	/* It was needed for a moment, and a little is. */
+	FILE_DO(ask_make(ROOT, "f", S_IFREG | 0644, 0, POOL_BYTES), 0);
+	FILE_DO(ask_remove(ROOT, "f", false), 0);
+	fixture_advance(&fixture, 1000);
+	FILE_DO(ask_make(ROOT, "h", S_IFREG | 0644, 0, FILE_UNIT), 0);
+	fixture_advance(&fixture, 2 * minutes);
+	eleven_minutes();
+	assert_int_equal(granted(), POOL_BYTES);
+	FILE_DO(ask_remove(ROOT, "h", false), 0);
+	fixture_advance(&fixture, 1000);
+	/* What somebody has just reserved stays. */
+	EXPECT(&client, ask_reserve(fs_number, POOL_BYTES), 0);
+	eleven_minutes();
+	eleven_minutes();
+	assert_int_equal(granted(), 2 * POOL_BYTES);
+	EXPECT(&client, ask_resize(fs_number, volume_region(ns_of(fs_number))->length + POOL_BYTES),
+	       0);
+	fixture.store.fail_at = 1;
+	fixture.store.failure = -ENOSPC;
+	FILE_DO(ask_make(ROOT, "h", S_IFREG | 0644, 0, FILE_UNIT), -ENOSPC);
+	FILE_DO(ask_make(ROOT, "h", S_IFREG | 0644, 0, FILE_UNIT), 0); /* looks at the pool */
+	FILE_DO(ask_remove(ROOT, "h", false), 0);
+	eleven_minutes();
+	fixture.store.fail_at = 1;
+	eleven_minutes();
+	check_files();
+	eleven_minutes();
+	assert_int_equal(granted(), 0);
+	check_files();
+	grow_pool(POOL_BYTES);
+	FILE_DO(ask_make(ROOT, "f", S_IFREG | 0644, 0, POOL_BYTES), 0);
+}
+
 TEST_GROUP(manager_files_room)
 {
 	const struct CMUnitTest tests[] = {
@@ -483,6 +535,7 @@ TEST_GROUP(manager_files_room)
 		FILES_TEST(test_room_ahead_of_those_who_have_not_told),
 		FILES_TEST(test_free_extents_go_back),
 		FILES_TEST(test_release_waits_for_zeroing),
+		FILES_TEST(test_an_emptied_pool_goes_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -665,6 +665,8 @@ void files_work(struct core *core)
 			end_work(core, mark, end_unlinked(fs));
 		mark = undo_mark(core->undo);
 		end_work(core, mark, gone_work(fs));
+		mark = undo_mark(core->undo);
+		end_work(core, mark, shrink_work(fs));
 	}
 	if (files->nr_emptied != 0) {
 		bool is_over = false;
@@ -688,6 +690,7 @@ void files_drive(struct core *core)
 		gone_drive(fs);
 		scrubs_drive(fs);
 		fs_forget_idle(fs);
+		shrink_drive(fs);
 	}
 }
 
@@ -704,6 +707,8 @@ uint64_t files_next(const struct core *core)
 		if (fs->retry_at != 0 && fs->retry_at < next)
 			next = fs->retry_at;
 		asking = gone_next(fs);
+		next = asking < next ? asking : next;
+		asking = shrink_next(fs);
 		next = asking < next ? asking : next;
 	}
 	return next;

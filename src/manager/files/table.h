@@ -149,6 +149,9 @@ struct fs {
 	bool has_failed;   /* one of them */
 	bool is_resting;   /* there is no sweep before retry_at because one has just ended */
 	uint64_t retry_at;
+	/* The least that was free since then, and what of it is to go back: shrink.c. Never taken back. */
+	uint64_t least_free, watched_since;
+	uint64_t surplus;
 
 	void *files_by_ino; /* tree of struct file */
 	size_t nr_files, nr_pinned;
@@ -512,6 +515,13 @@ void scrubs_drive(struct fs *fs);
 /* Whether the next sweep can begin at once, and that it does, because somebody waits for what is to be zeroed. */
 bool scrubs_can_hurry(const struct fs *fs);
 void scrubs_hurry(struct fs *fs);
+
+/* ---- shrink.c */
+
+/* Watches what is free, between batches; gives back, in one, what nobody has needed for long. */
+void shrink_drive(struct fs *fs);
+int shrink_work(struct fs *fs);
+uint64_t shrink_next(const struct fs *fs);
 
 /* ---- check.c */
 
