@@ -9,6 +9,7 @@
 
 #define STEP_BYTES  ((uint64_t)64 << 20) /* that a pool gets at least, on each server */
 #define EXTENT_UNIT ((uint64_t)2 << 20)	 /* that reserving rounds up to */
+#define GROW_ROUNDS 8U
 #define FIRST_WIDTH \
 	4U /* servers that a new pool is made for, because it is not known how many there are */
 
@@ -155,6 +156,20 @@ static int grow(struct afar_fs *fs, uint64_t bytes)
 	return ret == 0 ? call_resize(fs, wanted + lost) : ret;
 }
 
+/* Room may be given back between what we ask and what we do about it: then both begin anew. */
+static int grow_in_rounds(struct afar_fs *fs, uint64_t pool_bytes, uint64_t bytes)
+{
+	int ret = grow(fs, bytes), looked;
+
+	for (unsigned i = 1; i < GROW_ROUNDS && (ret == -AFAR_ERESERVE || ret == -EINVAL); i++) {
+		looked = target_look(fs_pool(fs));
+		if (looked || fs_pool(fs)->length > pool_bytes)
+			return looked;
+		ret = grow(fs, bytes);
+	}
+	return ret;
+}
+
 int fs_grow(struct afar_fs *fs, uint64_t pool_bytes, uint64_t bytes)
 {
 	struct afar_target *pool = fs_pool(fs);
@@ -164,7 +179,7 @@ int fs_grow(struct afar_fs *fs, uint64_t pool_bytes, uint64_t bytes)
 	pthread_mutex_lock(&fs->growing);
 	ret = target_look(pool);
 	if (ret == 0 && pool->length <= pool_bytes) {
-		ret = grow(fs, bytes);
+		ret = grow_in_rounds(fs, pool_bytes, bytes);
 		strncpy(why, error_last_line(), sizeof(why) - 1);
 		why[sizeof(why) - 1] = '\0';
 		looked = target_look(pool);

@@ -489,12 +489,15 @@ static void test_an_emptied_pool_goes_back(void **state)
 	fixture_advance(&fixture, 1000);
 	fixture_advance(&fixture, 9 * minutes);
 	assert_int_equal(granted(), POOL_BYTES);
-	/* It was needed for a moment, and a little is. */
-	FILE_DO(ask_make(ROOT, "f", S_IFREG | 0644, 0, POOL_BYTES), 0);
+	/* It was needed for a moment, and then a little is. */
+	FILE_DO(ask_make(ROOT, "f", S_IFREG | 0644, 0, POOL_BYTES - FILE_UNIT), 0);
 	FILE_DO(ask_remove(ROOT, "f", false), 0);
 	fixture_advance(&fixture, 1000);
-	FILE_DO(ask_make(ROOT, "h", S_IFREG | 0644, 0, FILE_UNIT), 0);
 	fixture_advance(&fixture, 2 * minutes);
+	fixture_advance(&fixture, 1);
+	assert_int_equal(granted(), POOL_BYTES);
+	FILE_DO(ask_make(ROOT, "h", S_IFREG | 0644, 0, FILE_UNIT), 0);
+	eleven_minutes();
 	eleven_minutes();
 	assert_int_equal(granted(), POOL_BYTES);
 	FILE_DO(ask_remove(ROOT, "h", false), 0);
