@@ -52,6 +52,7 @@ fs stat NAME
 fs check NAME
 fs check NAME --lost
 fs set NAME --max 1M
+fs shrink NAME
 fs rm NAME --force
 put file /NAME/f
 get /NAME/f -
