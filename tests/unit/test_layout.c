@@ -496,6 +496,53 @@ static void test_losing_an_extent(void **state)
 	layout_free(layout);
 }
 
+/* What is given up keeps its place, and was no server's. It is one with what is given up beside it, and not with what a server
+ * has lost. */
+static void test_giving_up(void **state)
+{
+	const struct layout_home home = {.server = 101, .life = 1001};
+	const bool all[4] = {true, true, true, true};
+	bool one[4] = {false};
+	struct layout *layout, *left, *lost, *none;
+	struct message message = {0};
+
+	(void)state;
+	sound_message(&message);
+	layout = must_unpack(&message);
+	assert_int_equal(layout_without(layout, &home, 1, &lost), 0);
+	for (uint32_t i = 0; i < layout->nr_copies; i++)
+		one[i] = layout->copies[i].extent == 1;
+	assert_int_equal(layout_give_up(layout, one, &left), 0);
+	expect_sound(left);
+	assert_int_equal(left->nr_copies, 3);
+	assert_int_equal(layout_lost_bytes(left), layout_lost_bytes(lost));
+	for (uint64_t at = 0, next; at < SOUND_LENGTH; at = next) {
+		struct layout_piece is = layout_piece_at(left, at, UINT64_MAX);
+		struct layout_piece was = layout_piece_at(lost, at, UINT64_MAX);
+
+		assert_int_equal(is.length, was.length);
+		assert_int_equal(is.lost != NULL, was.lost != NULL);
+		if (is.lost)
+			assert_true(is.lost->lost_server == 0 && is.lost->lost_store == 0);
+		next = at + is.length;
+	}
+	assert_int_equal(layout_give_up(left, all, &none), 0);
+	expect_sound(none);
+	assert_int_equal(none->nr_groups, 1);
+	assert_int_equal(none->nr_homes, 0);
+	assert_int_equal(none->length, SOUND_LENGTH);
+	assert_int_equal(layout_lost_bytes(none), SOUND_LENGTH);
+	assert_int_equal(layout_spare(none), 0);
+	layout_free(none);
+	assert_int_equal(layout_give_up(lost, all, &none), 0);
+	assert_int_equal(none->nr_groups, 2);
+	assert_int_equal(layout_piece_at(none, 4096, 1).lost->lost_server, 101);
+	layout_free(none);
+	layout_free(left);
+	layout_free(lost);
+	layout_free(layout);
+}
+
 TEST_GROUP(layout)
 {
 	const struct CMUnitTest tests[] = {
@@ -505,6 +552,7 @@ TEST_GROUP(layout)
 		cmocka_unit_test(test_extents_of_a_server),
 		cmocka_unit_test(test_holes),
 		cmocka_unit_test(test_losing_an_extent),
+		cmocka_unit_test(test_giving_up),
 		cmocka_unit_test(test_lies_are_refused),
 		cmocka_unit_test(test_packing),
 		cmocka_unit_test(test_appending),
