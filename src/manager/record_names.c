@@ -30,6 +30,7 @@ static const struct kind {
 	{'L', 3, "the run from unit $3 of inode $2 of file system $1"},
 	{'X', 2, "the attribute '$t' of inode $2 of file system $1"},
 	{'O', 2, "the open inode $2 without a name of file system $1"},
+	{'A', 2, "the open inode $2 with room ahead of file system $1"},
 	{'Q', 2, "runs to be zeroed, $2, of file system $1"},
 	{'S', 2, "what is taken in segment $2 of file system $1"},
 	{'Z', 1, "the deleted file system $1"},

@@ -365,6 +365,47 @@ static void test_room_ahead_of_those_who_have_not_told(void **state)
 	expect_size(file, end + 1);
 }
 
+/* The manager ends, and then the writer, who has not told what he had open. What nobody has committed is not there. */
+static void test_room_ahead_of_a_writer_who_ends_with_the_manager(void **state)
+{
+	uint64_t end = 5 * FILE_UNIT, file = make_ahead("f", end), gone;
+	Afar__FileAttributes attributes;
+
+	(void)state;
+	gone = must_make(ROOT, "g", S_IFREG | 0644);
+	FILE_DO(ask_file_open(gone, 2), 0);
+	FILE_DO(ask_extend(gone, 0, end), 0);
+	restart();
+	OTHER_DO(ask_claim(0, 0, 0), 0);
+	fixture_advance(&fixture, 1000);
+	assert_true(free_units() < POOL_UNITS - 10);
+	client_lose(&fixture, &client);
+	fixture_advance(&fixture, 10000);
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(client_open(&fixture, &client), 0);
+	open_pool(&client);
+	check_files();
+	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
+	assert_int_equal(free_units(), POOL_UNITS - attributes.size / FILE_UNIT);
+	/* One who goes on keeps it until he closes. */
+	FILE_DO(ask_file_open(file, 1), 0);
+	FILE_DO(ask_extend(file, 0, end), 0);
+	FILE_DO(ask_extend(file, end, FILE_UNIT), 0);
+	restart();
+	OTHER_DO(ask_claim(0, 0, 0), 0);
+	FILE_DO(ask_claim_of(1, file, end, attributes.layout), 0);
+	fixture_advance(&fixture, 1000);
+	assert_true(free_units() < POOL_UNITS - 6);
+	FILE_DO(ask_file_close(1), 0);
+	FILE_DO(ask_remove(ROOT, "g", false), 0);
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(free_units(), POOL_UNITS - 5);
+	FILE_DO(ask_stat(gone), -ESTALE);
+	restart();
+	assert_int_equal(fs_of()->nr_left, 0); /* nothing is noted any more */
+	claim_nothing();
+}
+
 /* Releases all that can be; returns how much that was. */
 static uint64_t release_all(void)
 {
@@ -536,6 +577,7 @@ TEST_GROUP(manager_files_room)
 		FILES_TEST(test_who_writes_on_gets_more),
 		FILES_TEST(test_room_ahead_goes_back),
 		FILES_TEST(test_room_ahead_of_those_who_have_not_told),
+		FILES_TEST(test_room_ahead_of_a_writer_who_ends_with_the_manager),
 		FILES_TEST(test_free_extents_go_back),
 		FILES_TEST(test_release_waits_for_zeroing),
 		FILES_TEST(test_an_emptied_pool_goes_back),

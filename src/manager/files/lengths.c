@@ -112,6 +112,21 @@ static uint64_t ahead_max(const struct inode *inode)
 	return max < asked ? max : asked;
 }
 
+int file_note_ahead(struct file *file, bool is_ahead)
+{
+	struct undo *undo = fs_core(file->fs)->undo;
+	int ret = file->is_ahead != is_ahead ? undo_room(undo, 1) : 0;
+
+	if (ret < 0 || file->is_ahead == is_ahead)
+		return ret;
+	undo_set(undo, file->is_ahead, is_ahead);
+	if (is_ahead)
+		record_put_ahead(file->fs, file->ino);
+	else
+		record_delete_ahead(file->fs, file->ino);
+	return 0;
+}
+
 /* A file that grows gets more than it needs, so that it has few runs. Goes without. */
 static int take_ahead(struct file *file, uint64_t end)
 {
@@ -126,6 +141,8 @@ static int take_ahead(struct file *file, uint64_t end)
 	if (!pool_is_whole(fs))
 		ahead = 0;
 	ret = ahead != 0 ? fill_hole(file, end, ahead, false) : 0;
+	if (ret == 0 && ahead != 0)
+		ret = file_note_ahead(file, true);
 	return ret == 0 ? set_spare(file, end, end + ahead) : ret;
 }
 
@@ -299,10 +316,12 @@ int file_trim_closed(struct file *file)
 	int ret;
 
 	/* After a restart others may have it open, and have still to tell. */
-	if (!inode || inode->nlink == 0 || inode->nr_units == 0 || file->fs->nr_unclaimed != 0)
+	if (!inode || inode->nlink == 0 || file->fs->nr_unclaimed != 0)
 		return 0;
-	ret = file_load_runs(file);
-	if (ret < 0 || is_at_end(file->runs, units_up(inode->size)))
+	ret = file_note_ahead(file, false);
+	if (ret == 0 && inode->nr_units != 0)
+		ret = file_load_runs(file);
+	if (ret < 0 || inode->nr_units == 0 || is_at_end(file->runs, units_up(inode->size)))
 		return ret;
 	ret = cut(file, units_up(inode->size), UINT64_MAX);
 	if (ret == 0)

@@ -17,6 +17,7 @@ enum record_kind {
 	RECORD_RUN = 'L',      /* fs ino unit          Run                           */
 	RECORD_XATTR = 'X',    /* fs ino "name"        the value                     */
 	RECORD_UNLINKED = 'O', /* fs ino               nothing: open, without a name */
+	RECORD_AHEAD = 'A',    /* fs ino               nothing: open, with room ahead of its end */
 	RECORD_SCRUB = 'Q',    /* fs number            Scrub                         */
 	RECORD_SPACE = 'S',    /* fs segment           a bit for each unit: it is taken */
 	RECORD_EMPTIED = 'Z',  /* fs                   nothing: deleted, and records are left */
@@ -343,6 +344,16 @@ void record_delete_unlinked(struct fs *fs, uint64_t ino)
 	store_delete(store_of(fs), STORE_KEY(RECORD_UNLINKED, fs->number, ino));
 }
 
+void record_put_ahead(struct fs *fs, uint64_t ino)
+{
+	store_put_bytes(store_of(fs), STORE_KEY(RECORD_AHEAD, fs->number, ino), "", 0);
+}
+
+void record_delete_ahead(struct fs *fs, uint64_t ino)
+{
+	store_delete(store_of(fs), STORE_KEY(RECORD_AHEAD, fs->number, ino));
+}
+
 void record_put_scrub(const struct scrub *scrub)
 {
 	Stored__Scrub record = STORED__SCRUB__INIT;
@@ -514,16 +525,17 @@ static int take_scrub(void *argument, struct meta_bytes key, struct meta_bytes v
 	return scrub ? 0 : error_code(-ENOMEM);
 }
 
-static int take_unlinked(void *argument, struct meta_bytes key, struct meta_bytes value)
+/* Of a file without a name, or with room ahead. */
+static int take_left(void *argument, struct meta_bytes key, struct meta_bytes value)
 {
 	struct fs *fs = argument;
-	uint64_t *more = reallocarray(fs->unlinked, fs->nr_unlinked + 1, sizeof(*more));
+	uint64_t *more = reallocarray(fs->left, fs->nr_left + 1, sizeof(*more));
 
 	(void)value;
 	if (!more)
 		return error_code(-ENOMEM);
-	fs->unlinked = more;
-	fs->unlinked[fs->nr_unlinked++] = key_number(key, 1);
+	fs->left = more;
+	fs->left[fs->nr_left++] = key_number(key, 1);
 	return 0;
 }
 
@@ -541,7 +553,10 @@ int record_load_system(struct fs *fs)
 				  take_scrub, fs);
 	if (ret == 0)
 		ret = store_range(store, STORE_KEY(RECORD_UNLINKED, fs->number), first, SIZE_MAX,
-				  take_unlinked, fs);
+				  take_left, fs);
+	if (ret == 0)
+		ret = store_range(store, STORE_KEY(RECORD_AHEAD, fs->number), first, SIZE_MAX,
+				  take_left, fs);
 	return ret;
 }
 
@@ -718,8 +733,8 @@ static int delete_record(void *argument, struct meta_bytes key, struct meta_byte
 
 int record_empty(struct core *core, uint64_t fs, bool *is_over)
 {
-	static const char kinds[] = {RECORD_INODE,    RECORD_NAME,  RECORD_RUN,	 RECORD_XATTR,
-				     RECORD_UNLINKED, RECORD_SCRUB, RECORD_SPACE};
+	static const char kinds[] = {RECORD_INODE,    RECORD_NAME,  RECORD_RUN,	  RECORD_XATTR,
+				     RECORD_UNLINKED, RECORD_AHEAD, RECORD_SCRUB, RECORD_SPACE};
 	struct emptying emptying = {.store = core->store};
 	int ret = 0;
 
@@ -736,9 +751,9 @@ int record_check(struct fs *fs,
 		 int (*visit)(void *argument, struct meta_bytes key, bool is_damaged),
 		 void *argument)
 {
-	static const char kinds[] = {RECORD_SYSTEM, RECORD_INODE, RECORD_NAME,
-				     RECORD_RUN,    RECORD_XATTR, RECORD_UNLINKED,
-				     RECORD_SCRUB,  RECORD_SPACE, RECORD_EMPTIED};
+	static const char kinds[] = {RECORD_SYSTEM, RECORD_INODE,    RECORD_NAME,  RECORD_RUN,
+				     RECORD_XATTR,  RECORD_UNLINKED, RECORD_AHEAD, RECORD_SCRUB,
+				     RECORD_SPACE,  RECORD_EMPTIED};
 	int ret = 0;
 
 	for (size_t i = 0; i < sizeof(kinds) && ret == 0; i++) {

@@ -127,7 +127,7 @@ static void fs_free(void *argument)
 	delegations_free(fs);
 	gone_free(fs);
 	free(fs->unclaimed);
-	free(fs->unlinked);
+	free(fs->left);
 	free(fs);
 }
 
@@ -483,6 +483,9 @@ int file_destroy(struct file *file)
 		return ret;
 	undo_set(undo_of(fs), fs->nr_inodes, fs->nr_inodes - 1);
 	undo_set(undo_of(fs), file->is_dirty, false);
+	ret = file_note_ahead(file, false);
+	if (ret < 0)
+		return ret;
 	fs_put(fs);
 	record_delete_inode(fs, file->ino);
 	ret = set_runs(file, NULL);
@@ -504,7 +507,7 @@ int file_settle(struct file *file)
 {
 	if (!file->inode || file->inode->nlink != 0)
 		return 0;
-	/* After a restart others may have it open, and have still to tell: end_unlinked(). */
+	/* After a restart others may have it open, and have still to tell: end_left(). */
 	if (file_is_held(file) || file->fs->nr_unclaimed != 0) {
 		record_put_unlinked(file->fs, file->ino);
 		return 0;
@@ -626,22 +629,38 @@ void files_close(struct core *core)
 	free(core->files);
 }
 
-/* Ends those of whom nobody has told that he holds them. */
-static int end_unlinked(struct fs *fs)
+/* Ends one of whom nobody has told that he holds it, or what it has ahead. */
+static int end_one(struct file *file)
+{
+	bool is_named = file->inode->nlink != 0, is_held = file_is_held(file);
+
+	/* Whoever holds it closes it later. Else it has no record any more. */
+	if (is_named && is_held)
+		file->is_ahead = true;
+	else
+		record_delete_ahead(file->fs, file->ino);
+	return is_named && !is_held ? file_trim_closed(file) : file_settle(file);
+}
+
+static int end_left(struct fs *fs)
 {
 	struct file *file;
 	int ret;
 
-	while (fs->nr_unlinked != 0) {
-		ret = file_get(fs, fs->unlinked[fs->nr_unlinked - 1], &file);
+	while (fs->nr_left != 0) {
+		uint64_t ino = fs->left[fs->nr_left - 1];
+
+		ret = file_get(fs, ino, &file);
 		if (ret == 0)
-			ret = file_settle(file);
+			ret = end_one(file);
+		else if (ret == -ESTALE)
+			record_delete_ahead(fs, ino);
 		if (ret < 0 && ret != -ESTALE)
 			return ret;
 		ret = undo_room(undo_of(fs), 1);
 		if (ret < 0)
 			return ret;
-		undo_set(undo_of(fs), fs->nr_unlinked, fs->nr_unlinked - 1);
+		undo_set(undo_of(fs), fs->nr_left, fs->nr_left - 1);
 	}
 	return 0;
 }
@@ -661,8 +680,8 @@ void files_work(struct core *core)
 
 	cds_list_for_each_entry (fs, &files->systems, node) {
 		mark = undo_mark(core->undo);
-		if (fs->nr_unclaimed == 0 && fs->nr_unlinked != 0)
-			end_work(core, mark, end_unlinked(fs));
+		if (fs->nr_unclaimed == 0 && fs->nr_left != 0)
+			end_work(core, mark, end_left(fs));
 		mark = undo_mark(core->undo);
 		end_work(core, mark, gone_work(fs));
 		mark = undo_mark(core->undo);
@@ -702,7 +721,7 @@ uint64_t files_next(const struct core *core)
 	if (core->files->nr_emptied != 0)
 		return 0;
 	cds_list_for_each_entry (fs, &core->files->systems, node) {
-		if (fs->nr_unclaimed == 0 && fs->nr_unlinked != 0)
+		if (fs->nr_unclaimed == 0 && fs->nr_left != 0)
 			return 0;
 		if (fs->retry_at != 0 && fs->retry_at < next)
 			next = fs->retry_at;

@@ -72,6 +72,7 @@ struct file {
 	/* Marks (store.h): of the inode and its runs; of its holds, locks and appender. */
 	uint64_t mark, holds_mark;
 	bool is_dirty;		    /* its record is older than `inode`: put when it is closed */
+	bool is_ahead;		    /* it has a record that it has room ahead */
 	struct cds_list_head holds; /* struct hold */
 	struct cds_list_head locks; /* struct lock: locks.c. In memory alone */
 	uint64_t locks_version;	    /* of these: never the same again. Never taken back */
@@ -168,9 +169,9 @@ struct fs {
 	/* Inodes that the operation under way has edited, for its result. */
 	struct file *edited[FS_EDITED_MAX];
 	size_t nr_edited;
-	/* Unlinked files that somebody may have open, when that is not known yet. */
-	uint64_t *unlinked;
-	size_t nr_unlinked;
+	/* Unlinked files, and those with room ahead, that somebody may have open, when that is not known yet. */
+	uint64_t *left;
+	size_t nr_left;
 };
 
 struct files {
@@ -258,6 +259,8 @@ int record_range_xattrs(struct fs *fs, uint64_t ino, int (*visit)(void *argument
 			void *argument);
 void record_put_unlinked(struct fs *fs, uint64_t ino);
 void record_delete_unlinked(struct fs *fs, uint64_t ino);
+void record_put_ahead(struct fs *fs, uint64_t ino);
+void record_delete_ahead(struct fs *fs, uint64_t ino);
 void record_put_scrub(const struct scrub *scrub);
 void record_delete_scrub(const struct scrub *scrub);
 /* Puts the records of the segments of the pool that the range touches. */
@@ -416,6 +419,8 @@ int file_punch(struct file *file, const struct session *session, uint64_t offset
 int file_trim(struct file *file, const struct session *session);
 /* The same when nobody has it open any more. */
 int file_trim_closed(struct file *file);
+/* Notes in its record whether it has room ahead, so that this goes back also if the manager ends. -ENOMEM. */
+int file_note_ahead(struct file *file, bool is_ahead);
 
 /* ---- holds.c */
 
