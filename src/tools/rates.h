@@ -7,7 +7,7 @@
 #include <jansson.h>
 
 /*
- * Returns the rates, as afar(1) describes the output of `afar top --json`, the busiest sessions
+ * Returns the rates, as afar-json(5) describes the output of `afar top --json`, the busiest sessions
  * first. Rates that cannot be told are null: those of servers and sessions that are in one answer
  * only, or have said nothing new. `before` may be NULL. Whatever the two say, numbers in the result
  * are finite and not negative. NULL: no memory.

@@ -13,7 +13,7 @@ simulate() {
 
 simulate >table
 simulate --json >rows
-python3 - table rows <<'END' || fail 'table and JSON differ, or are not as afar(1) says'
+python3 - table rows <<'END' || fail 'table and JSON differ, or are not as afar-json(5) says'
 import json, sys
 
 lines = open(sys.argv[1]).read().split("\n\n")[1].splitlines()[1:]

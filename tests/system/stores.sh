@@ -94,7 +94,7 @@ eventually tells
 "$AFAR" store ls >ls.out
 [ "$(wc -l <ls.out)" -eq 4 ] || fail "store ls: $(cat ls.out)"
 for column in $(sed -n '/^STORE/p' ls.out); do
-	grep -q "\*$column\*" "$(dirname "$QUICKSTART")/../docs/man/afar.1.scd" || fail "afar(1) does not say what $column is"
+	grep -q "\*$column\*" "$(dirname "$QUICKSTART")/../docs/man/"afar*.scd || fail "the manual does not say what $column is"
 done
 shows_rates() {
 	"$AFAR" region get wide:a out >/dev/null &
