@@ -459,6 +459,8 @@ int namespace_release(struct core *core, struct session *session, struct event *
 	struct namespace *ns;
 	int ret = core_namespace(core, session, "release memory", ask->namespace_, RIGHT_OWN, &ns);
 
+	if (ret == 0)
+		ret = namespace_check_records(ns, "release memory");
 	if (ret < 0)
 		return ret;
 	if (ask->bytes == 0)

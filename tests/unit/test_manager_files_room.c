@@ -543,6 +543,13 @@ static void test_an_emptied_pool_goes_back(void **state)
 	assert_int_equal(granted(), POOL_BYTES);
 	FILE_DO(ask_remove(ROOT, "h", false), 0);
 	fixture_advance(&fixture, 1000);
+	/* Records of an older copy say nothing of what is free. */
+	ns_of(fs_number)->is_suspect = true;
+	eleven_minutes();
+	eleven_minutes();
+	EXPECT(&client, ask_release(fs_number, UINT64_MAX), -EBADMSG);
+	assert_int_equal(granted(), POOL_BYTES);
+	ns_of(fs_number)->is_suspect = false;
 	/* What somebody has just reserved stays. */
 	EXPECT(&client, ask_reserve(fs_number, POOL_BYTES), 0);
 	eleven_minutes();

@@ -191,7 +191,8 @@ static const struct region *watched_pool(const struct fs *fs)
 	const struct namespace *ns = fs_namespace(fs);
 	const struct region *region = ns ? volume_region(ns) : NULL;
 
-	return region && !region->is_unfinished && !region->is_lost && fs->space.free_bytes != 0
+	return region && !region->is_unfinished && !region->is_lost && !ns->is_suspect &&
+			       fs->space.free_bytes != 0
 		       ? region
 		       : NULL;
 }
@@ -226,7 +227,7 @@ int shrink_work(struct fs *fs)
 		return 0;
 	fs->surplus = 0;
 	/* Somebody may be about to make the pool larger by what it has not grown into. */
-	if (unused_bytes(ns) != 0)
+	if (unused_bytes(ns) != 0 || ns->is_suspect)
 		return 0;
 	ret = namespace_give_back(fs_core(fs), ns, bytes, &given);
 	if (ret == 0 && given != 0)

@@ -665,6 +665,14 @@ static int end_left(struct fs *fs)
 	return 0;
 }
 
+/* Units of what older records have may be others' by now. */
+static bool can_end_left(const struct fs *fs)
+{
+	const struct namespace *ns = fs_namespace(fs);
+
+	return fs->nr_unclaimed == 0 && fs->nr_left != 0 && ns && !ns->is_suspect;
+}
+
 /* What failed is tried again, but not at once. */
 static void end_work(struct core *core, size_t mark, int ret)
 {
@@ -680,7 +688,7 @@ void files_work(struct core *core)
 
 	cds_list_for_each_entry (fs, &files->systems, node) {
 		mark = undo_mark(core->undo);
-		if (fs->nr_unclaimed == 0 && fs->nr_left != 0)
+		if (can_end_left(fs))
 			end_work(core, mark, end_left(fs));
 		mark = undo_mark(core->undo);
 		end_work(core, mark, gone_work(fs));
@@ -721,7 +729,7 @@ uint64_t files_next(const struct core *core)
 	if (core->files->nr_emptied != 0)
 		return 0;
 	cds_list_for_each_entry (fs, &core->files->systems, node) {
-		if (fs->nr_unclaimed == 0 && fs->nr_left != 0)
+		if (can_end_left(fs))
 			return 0;
 		if (fs->retry_at != 0 && fs->retry_at < next)
 			next = fs->retry_at;
