@@ -399,8 +399,6 @@ static struct subject subject_of(const struct core *core, const Afar__Request *r
 		return of_region(core, request->region_prepare->generation, RIGHT_ALL);
 	case AFAR__REQUEST__CALL_REGION_LOOK:
 		return of_region(core, request->region_look->generation, RIGHT_READ);
-	case AFAR__REQUEST__CALL_NAMESPACE_RELEASE:
-		return in_namespace(core, request->namespace_release->namespace_, RIGHT_OWN);
 	case AFAR__REQUEST__CALL_FILES_LOOK:
 		return in_namespace(core, request->files_look->fs, RIGHT_READ);
 	case AFAR__REQUEST__CALL_FILES_HOLD:

@@ -252,7 +252,8 @@ void scrubs_drive(struct fs *fs)
 		return;
 	fs->retry_at = 0;
 	fs->is_resting = false;
-	if (cds_list_empty(&fs->scrubs) || !sweep.region)
+	/* What older records have given back may be others' by now. */
+	if (cds_list_empty(&fs->scrubs) || !sweep.region || ns->is_suspect)
 		return;
 	sweep.nr_orders = sweep.region->layout->nr_homes;
 	sweep.orders = calloc((size_t)sweep.nr_orders + 1, sizeof(*sweep.orders));
