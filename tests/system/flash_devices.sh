@@ -35,7 +35,7 @@ truncate -s 20M cut
 refuses 'open the store cut: .* give it back what was cut off$' --flash cut
 cp good damaged
 dd if=/dev/urandom of=damaged bs=4096 seek=1 count=2 conv=notrunc 2>/dev/null
-refuses "open the store damaged: both anchors are damaged; 'afar flash check damaged'" --flash damaged
+refuses "open the store damaged: both anchors are damaged; 'afar flash repair damaged' says what can be done" --flash damaged
 
 # Who may not write it: root may, so another does.
 chmod 400 good
