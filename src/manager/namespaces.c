@@ -8,8 +8,8 @@
 
 #include <afar/afar.h>
 
-#include "base/text.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "manager/files/files.h"
 #include "manager/info.h"
 #include "manager/job.h"

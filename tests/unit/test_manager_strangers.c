@@ -224,8 +224,7 @@ static const struct {
 	{close_region, true},  {free_region, true},	{get_access, true},
 	{look, true},	       {finish, true},		{seal, true},
 	{begin_version, true}, {prepare_version, true}, {publish_version, true},
-	{use_version, true},
-	{limit_ns, false},
+	{use_version, true},   {limit_ns, false},
 };
 #define ASKS (sizeof(asks) / sizeof(asks[0]))
 
