@@ -75,10 +75,10 @@ struct afar_session {
 	/* The peers' struct peer_reach: as many as there ever were at once. Those that ended wait
 	 * in free_reaches for reuse, so that their numbers stay small. */
 	uint32_t nr_reaches;
+	uint32_t claim_ms; /* of versions that were begun: versions_use.c. 0: there are none */
 	struct cds_list_head free_reaches;
 
-	struct cds_list_head targets; /* open regions: struct afar_target */
-	uint32_t claim_ms; /* of versions that were begun: versions_use.c. 0: there are none */
+	struct cds_list_head targets;	   /* open regions: struct afar_target */
 	struct cds_list_head file_systems; /* open ones: struct afar_fs */
 	_Atomic uint64_t nr_file_handles;  /* numbers that open files have had */
 	struct cds_list_head lingering; /* closed regions that writes may still reach: linger.c */
