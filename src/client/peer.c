@@ -446,12 +446,14 @@ static int peer_call(struct peer *peer, const char *asked, uint64_t deadline,
 {
 	struct rpc_envelope envelope = {.session = peer->session->number, .deadline = deadline};
 	struct rpc_connection *control = NULL;
-	int ret;
+	int ret = 0;
 
 	if (peer->is_lost)
 		return peer_fail_lost(peer);
 	if (session_has_ended(peer->session))
-		return session_fail_ended(peer->session);
+		ret = session_fail_ended(peer->session);
+	if (ret)
+		return ret;
 	for (int attempt = 0; attempt < 2; attempt++) {
 		pthread_mutex_lock(&peer->lock);
 		ret = open_control(peer, deadline, &control);

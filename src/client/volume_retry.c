@@ -202,6 +202,16 @@ static int attempt(struct afar_volume *volume, const struct afar_op *op, uint64_
 	return ret;
 }
 
+/* -ESTALE is for good, and says that it is another cluster or volume. Of a layout that changes it is not. */
+static int last_error(struct afar_volume *volume, int ret)
+{
+	if (ret != -ESTALE || session_is_stale(volume->ns->session))
+		return ret;
+	return error_fail(-AFAR_ESERVER,
+			  "use volume '%s': its servers have changed again and again; try again",
+			  volume->ns->name);
+}
+
 static int carry_out(struct afar_volume *volume, const struct afar_op *op, uint64_t length,
 		     struct log_entry *entry)
 {
@@ -215,17 +225,12 @@ static int carry_out(struct afar_volume *volume, const struct afar_op *op, uint6
 		if (!is_passing(volume, ret) && !is_lost)
 			return ret;
 		if (clock_ns() >= give_up)
-			return ret != -ESTALE
-				       ? ret
-				       : error_fail(-AFAR_ESERVER,
-						    "use volume '%s': its servers have changed "
-						    "again and again; try again",
-						    volume->ns->name);
+			return last_error(volume, ret);
 		if (give_up == CLOCK_NEVER)
 			give_up = clock_ns() + volume->retry_ns;
 		ret = recover(volume, serial, give_up);
 		if (ret < 0)
-			return ret;
+			return last_error(volume, ret);
 	}
 }
 

@@ -153,7 +153,7 @@ static void sum_up(const struct losses *losses, char out[LOST_TEXT_MAX])
 
 const char *lost_verb(const char lost[LOST_TEXT_MAX])
 {
-	return !strncmp(lost, "1 region", LOST_TEXT_MAX) ? "is" : "are";
+	return !strcmp(lost, "1 region") ? "is" : "are";
 }
 
 int lost_print(struct cli *cli, const struct lost_calls *calls, uint64_t number,

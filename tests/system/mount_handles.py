@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# mount_handles.py HERE THERE OTHER: two mounts of one file system, and one of another.
+# mount_handles.py HERE THERE OTHER BELOW: two mounts of one file system, one of another, and one of the first one's "sub".
 import ctypes
 import errno
 import os
@@ -7,7 +7,7 @@ import sys
 
 libc = ctypes.CDLL(None, use_errno=True)
 AT_FDCWD = -100
-here, there, other = sys.argv[1:]
+here, there, other, below = sys.argv[1:]
 
 
 class Handle(ctypes.Structure):
@@ -78,3 +78,6 @@ numbers = {os.stat(other + name).st_ino: name for name in ("/a", "/b")}
 assert set(numbers) & {os.stat(os.path.join(here, path)).st_ino for path in ("a", "a/b")}, "the numbers differ"
 for path in "a", "a/b":
     must_be_stale(other, handle_of(os.path.join(here, path)), "a handle of another file system")
+# A mount of a subdirectory shows nothing of what is outside of it.
+must_be_stale(below, file, "a handle of a file outside of the subdirectory")
+must_be_stale(below, folder, "a handle of a folder outside of the subdirectory")

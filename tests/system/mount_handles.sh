@@ -15,7 +15,10 @@ start_cluster 512M
 start_mount here f
 start_mount there f
 start_mount other g
-python3 "$here/mount_handles.py" here there other || fail "files by their handles"
+mkdir here/sub
+start_mount below f --subdir sub
+python3 "$here/mount_handles.py" here there other below || fail "files by their handles"
+end_mount below
 end_mount other
 end_mount there
 end_mount here

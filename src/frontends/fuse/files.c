@@ -40,11 +40,12 @@ struct open_file {
 	atomic_bool is_written;	    /* since it was synced */
 	atomic_bool has_lost;	    /* maybe: it was written when the session ended. Said once */
 	atomic_bool has_lost_locks; /* when the session ended: it is of no use any more */
-	struct open_pages pages;    /* if it is direct */
+	struct open_pages pages;    /* if it is direct. all_open_mutex is held */
 };
 
 static CDS_LIST_HEAD(all_open);
 static pthread_mutex_t all_open_mutex = PTHREAD_MUTEX_INITIALIZER;
+static atomic_uint nr_drops; /* so often pages of some file have been dropped */
 
 static struct open_file *open_of(const struct fuse_file_info *info)
 {
@@ -290,6 +291,24 @@ static void *buffer_of_thread(void)
 	return buffer;
 }
 
+/* Notes that pages of a file are with the kernel. They are the inode's: whoever has it open sees them, also when the one that read them has
+ * closed it, which may be by now. `nr_before`: what `nr_drops` was when the reading began. */
+static void note_filled(uint64_t ino, unsigned nr_before)
+{
+	struct open_file *open;
+
+	pthread_mutex_lock(&all_open_mutex);
+	cds_list_for_each_entry (open, &all_open, link) {
+		if (open->ino != ino)
+			continue;
+		open->pages.may_be_there = true;
+		/* The bytes may be from before they were dropped. */
+		if (nr_drops != nr_before)
+			open->pages.was_quiet = false;
+	}
+	pthread_mutex_unlock(&all_open_mutex);
+}
+
 static ssize_t read_file(const struct mount *mount, struct open_file *open, void *buffer,
 			 size_t size, off_t offset)
 {
@@ -307,7 +326,8 @@ void do_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
 	void *buffer = buffer_of_thread();
 	/* A read for the kernel's pages has no owner. */
 	const bool is_filling = info->lock_owner == 0 && is_direct(mount, open);
-	const unsigned nr_drops = open->pages.nr_drops;
+	const unsigned nr_before = nr_drops;
+	const uint64_t ino = open->ino;
 	int64_t length = -ENOMEM;
 
 	(void)node;
@@ -319,8 +339,11 @@ void do_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
 		answer(req, length);
 	else
 		fuse_reply_buf(req, buffer, (size_t)length);
-	if (is_filling)
-		pages_filled(mount, &open->pages, nr_drops);
+	/* After the answer the kernel may have closed the file. */
+	if (!is_filling)
+		return;
+	note_filled(ino, nr_before);
+	pages_filled(mount);
 }
 
 /* Drops setuid and setgid before a write that does not go through the kernel's pages. The kernel drops them only before those
@@ -435,13 +458,14 @@ bool files_note_pages(const struct used_pages *used, uint64_t change, bool is_qu
 	bool may_be_there = false;
 
 	pthread_mutex_lock(&all_open_mutex);
+	nr_drops++;
 	cds_list_for_each_entry (open, &all_open, link) {
 		if (open->ino != used->ino)
 			continue;
-		open->pages.nr_drops++;
 		open->pages.change = change;
 		open->pages.was_quiet = is_quiet;
-		may_be_there |= atomic_exchange(&open->pages.may_be_there, false);
+		may_be_there |= open->pages.may_be_there;
+		open->pages.may_be_there = false;
 	}
 	pthread_mutex_unlock(&all_open_mutex);
 	return may_be_there;

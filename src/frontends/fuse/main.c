@@ -105,10 +105,12 @@ static void set_up_connection(void *userdata, struct fuse_conn_info *connection)
 	/* Names and attributes that come with a listing are of use only if they may be old. */
 	const unsigned plus = FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO;
 
-	connection->want |=
-		connection->capable &
-		(FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_ASYNC_READ |
-		 FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_EXPORT_SUPPORT);
+	connection->want |= connection->capable &
+			    (FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_AUTO_INVAL_DATA |
+			     FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS);
+	/* A handle names an inode wherever it is: a mount of a subdirectory would show what is outside of it. */
+	if (!mount->options->subdir)
+		connection->want |= connection->capable & FUSE_CAP_EXPORT_SUPPORT;
 	/* The kernel drops setuid and setgid by itself then. Splicing through pipes is slower than the
 	 * one copy that it saves, as our data goes to a socket or a card. */
 	connection->want &=

@@ -179,12 +179,8 @@ static void begin(struct mount *mount)
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-void pages_filled(struct mount *mount, struct open_pages *pages, unsigned nr_drops)
+void pages_filled(struct mount *mount)
 {
-	/* The bytes may be from before they were dropped. */
-	if (atomic_load(&pages->nr_drops) != nr_drops)
-		atomic_store(&pages->was_quiet, false);
-	atomic_store(&pages->may_be_there, true);
 	pthread_mutex_lock(&mutex);
 	if (nr_running == 0)
 		begin(mount);

@@ -7,19 +7,17 @@
 #ifndef FUSE_PAGES_H
 #define FUSE_PAGES_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct mount;
 
-/* What is known of the pages of an open file. */
+/* What an open file knows of its inode's pages. */
 struct open_pages {
-	atomic_bool may_be_there; /* some have been read since they were dropped */
-	atomic_uint nr_drops;
-	atomic_bool was_quiet;	 /* nobody else could write the file when that was asked last */
-	_Atomic uint64_t change; /* the inode's then */
+	bool may_be_there; /* some have been read since they were dropped */
+	bool was_quiet;	   /* nobody else could write the file when that was asked last */
+	uint64_t change;   /* the inode's then */
 };
 
 struct used_pages {
@@ -27,8 +25,8 @@ struct used_pages {
 	bool was_quiet;
 };
 
-/* Some of the file have been read. `nr_drops`: how many there had been when the reading began. */
-void pages_filled(struct mount *mount, struct open_pages *pages, unsigned nr_drops);
+/* Some of a file have been read, and files.c has noted which. */
+void pages_filled(struct mount *mount);
 /* files.c: lists the files of which there may be some, which the caller frees. Notes of one that they are about to be dropped, and what is
  * known of it; returns whether there may be any. */
 size_t files_with_pages(struct used_pages **out);

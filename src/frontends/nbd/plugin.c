@@ -60,6 +60,8 @@ static struct {
 	/* A loss was found, and no sync has gone well since. The answer may never reach a client, so whoever follows us has
 	 * to find it, too. */
 	atomic_bool has_loss;
+	/* Meanwhile the mark may be of after a loss that is not in `has_loss` yet. */
+	atomic_uint nr_syncing;
 	pthread_mutex_t telling; /* guards `told`, and the order in which marks are told */
 	char *told;		 /* the mark that was told last */
 } lent = {.telling = PTHREAD_MUTEX_INITIALIZER};
@@ -112,10 +114,10 @@ static void tell_mark(void)
 {
 	char *mark = NULL, *line;
 
-	if (settings.ready_fd < 0 || lent.has_loss)
+	if (settings.ready_fd < 0)
 		return;
 	pthread_mutex_lock(&lent.telling);
-	if (afar_volume_mark(lent.volume, &mark) == 0 &&
+	if (afar_volume_mark(lent.volume, &mark) == 0 && lent.nr_syncing == 0 && !lent.has_loss &&
 	    (!lent.told || strcmp(lent.told, mark) != 0) &&
 	    asprintf(&line, "mark %s\n", mark) >= 0) {
 		tell(line);
@@ -419,12 +421,18 @@ static int plugin_get_ready(void)
 /* Has all made durable that was answered. Tells once of what may be lost. */
 static int sync_volume(void)
 {
-	int ret = afar_volume_sync(lent.volume);
+	bool had_loss = lent.has_loss;
+	int ret;
 
+	lent.nr_syncing++;
+	ret = afar_volume_sync(lent.volume);
 	if (ret == 0 && atomic_exchange(&lent.owes_unsynced, false))
-		return -AFAR_EUNSYNCED;
-	if (ret == 0 || ret == -AFAR_EUNSYNCED)
-		lent.has_loss = ret != 0;
+		ret = -AFAR_EUNSYNCED;
+	else if (ret == -AFAR_EUNSYNCED)
+		lent.has_loss = true;
+	else if (ret == 0 && had_loss) /* and that was not found by another sync meanwhile */
+		lent.has_loss = false;
+	lent.nr_syncing--;
 	tell_mark();
 	return ret;
 }
