@@ -406,6 +406,90 @@ static void test_room_ahead_of_a_writer_who_ends_with_the_manager(void **state)
 	claim_nothing();
 }
 
+/* ---- Records of runs are damaged */
+
+static const struct metastore_ops *whole_ops;
+static struct metastore_ops damaged_ops;
+
+static int range_without_runs(struct metastore *base, struct meta_bytes prefix,
+			      struct meta_bytes after, size_t max,
+			      int (*visit)(void *argument, struct meta_bytes key,
+					   struct meta_bytes value),
+			      void *argument)
+{
+	if (prefix.length > 9 && *(const char *)prefix.data == 'L')
+		return error_fail(-EBADMSG, "a run's record is damaged");
+	return whole_ops->range(base, prefix, after, max, visit, argument);
+}
+
+static size_t count_sessions(void)
+{
+	const struct session *session;
+	size_t nr = 0;
+
+	cds_list_for_each_entry (session, &fixture.core->state->sessions, node)
+		nr++;
+	return nr;
+}
+
+static void expect_left(const char *name, uint64_t file, uint64_t gone)
+{
+	/* What went on: the manager's own work, and the end of whoever wrote. */
+	assert_int_equal(fs_of()->nr_left, 0);
+	assert_true(fixture.core->retry_at == 0 && fixture.core->files->retry_at == 0);
+	FILE_DO(ask_make(ROOT, name, S_IFREG | 0644, 0, FILE_UNIT), 0);
+	FILE_DO(ask_remove(ROOT, name, false), 0);
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(fs_of()->pending_bytes, 0);
+	FILE_DO(ask_stat(file), 0);
+	FILE_DO(ask_stat(gone), 0);
+}
+
+/* One file with room ahead, and one without a name: they keep what they have until their records can be read. */
+static void test_damaged_records_hold_up_nothing(void **state)
+{
+	uint64_t end = 5 * FILE_UNIT, file = make_ahead("f", end), gone;
+	Afar__FileAttributes attributes;
+
+	(void)state;
+	assert_int_equal(
+		file_do(&client, ask_make(ROOT, "g", S_IFREG | 0644, 7, FILE_UNIT), &attributes),
+		0);
+	gone = attributes.ino;
+	FILE_DO(ask_remove(ROOT, "g", false), 0);
+	whole_ops = fixture.store.base.ops;
+	damaged_ops = *whole_ops;
+	damaged_ops.range = range_without_runs;
+	restart();
+	fixture.store.base.ops = &damaged_ops;
+	claim_nothing();
+	fixture_advance(&fixture, 1000);
+	expect_left("a", file, gone);
+	fixture.store.base.ops = whole_ops;
+	/* Those who had them open end. */
+	restart();
+	FILE_DO(ask_claim(1, file, end), 0);
+	FILE_DO(ask_claim(7, gone, 0), 0);
+	OTHER_DO(ask_claim(0, 0, 0), 0);
+	fixture.store.base.ops = &damaged_ops;
+	client_lose(&fixture, &client);
+	fixture_advance(&fixture, 10000);
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(count_sessions(), 1);
+	assert_true(cds_list_empty(&fixture.core->state->ending));
+	assert_int_equal(client_open(&fixture, &client), 0);
+	open_pool(&client);
+	expect_left("a", file, gone);
+	fixture.store.base.ops = whole_ops;
+	restart();
+	claim_nothing();
+	fixture_advance(&fixture, 1000);
+	FILE_DO(ask_stat(gone), -ESTALE);
+	expect_size(file, end);
+	assert_int_equal(free_units(), POOL_UNITS - 5);
+	check_files();
+}
+
 /* Releases all that can be; returns how much that was. */
 static uint64_t release_all(void)
 {
@@ -585,6 +669,7 @@ TEST_GROUP(manager_files_room)
 		FILES_TEST(test_room_ahead_goes_back),
 		FILES_TEST(test_room_ahead_of_those_who_have_not_told),
 		FILES_TEST(test_room_ahead_of_a_writer_who_ends_with_the_manager),
+		FILES_TEST(test_damaged_records_hold_up_nothing),
 		FILES_TEST(test_free_extents_go_back),
 		FILES_TEST(test_release_waits_for_zeroing),
 		FILES_TEST(test_an_emptied_pool_goes_back),
