@@ -2,6 +2,7 @@
 /* A file system's pool: when a server ends, limits, what files get ahead, and what goes back. */
 #include "lib/manager_files.h"
 
+#include <stdio.h>
 #include <sys/stat.h>
 
 #include "group.h"
@@ -418,6 +419,79 @@ static void test_room_ahead_of_a_writer_who_ends_with_the_manager(void **state)
 	claim_nothing();
 }
 
+/* One without a name, whose writer goes on after a restart and gives it one, is remembered over the next restart. */
+static void test_room_ahead_of_one_that_gets_a_name(void **state)
+{
+	Afar__Request *request = ask_make(ROOT, "", S_IFREG | 0644, 1, 0);
+	Afar__FileAttributes attributes;
+
+	(void)state;
+	change_of(request)->make->is_nameless = change_of(request)->make->is_linkable = true;
+	assert_int_equal(file_do(&client, request, &attributes), 0);
+	FILE_DO(ask_extend(attributes.ino, 0, 4 * FILE_UNIT), 0);
+	FILE_DO(ask_extend(attributes.ino, 4 * FILE_UNIT, FILE_UNIT), 0);
+	assert_true(free_units() < POOL_UNITS - 5);
+	restart();
+	OTHER_DO(ask_claim(0, 0, 0), 0);
+	FILE_DO(ask_claim(1, attributes.ino, 5 * FILE_UNIT), 0);
+	fixture_advance(&fixture, 1000);
+	FILE_DO(ask_link(attributes.ino, ROOT, "f"), 0);
+	request = ask_sync_close(attributes.ino, 5 * FILE_UNIT, 0);
+	change_of(request)->sync->is_trimmed = false;
+	FILE_DO(request, 0);
+	restart();
+	claim_nothing();
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(free_units(), POOL_UNITS - 5);
+	expect_size(attributes.ino, 5 * FILE_UNIT);
+}
+
+#define MANY 300U
+
+/* What is left to end, as of the last commit. */
+static size_t most_at_once, nr_left_before;
+
+static void look_at_left(void *argument, bool is_done)
+{
+	size_t nr = fs_of()->nr_left, ended = nr_left_before - nr;
+
+	(void)argument;
+	if (!is_done)
+		return;
+	if (nr < nr_left_before && ended > most_at_once)
+		most_at_once = ended;
+	nr_left_before = nr;
+}
+
+/* Many files had room ahead: others get their turn between them. */
+static void test_many_with_room_ahead(void **state)
+{
+	char name[8];
+
+	(void)state;
+	for (uint64_t i = 0; i < MANY; i++) {
+		Afar__FileAttributes attributes;
+
+		snprintf(name, sizeof(name), "f%u", (unsigned)i);
+		assert_int_equal(file_do(&client, ask_make(ROOT, name, S_IFREG | 0644, i + 1, 0),
+					 &attributes),
+				 0);
+		FILE_DO(ask_extend(attributes.ino, 0, FILE_UNIT), 0);
+	}
+	assert_true(free_units() < POOL_UNITS - MANY);
+	restart();
+	nr_left_before = fs_of()->nr_left;
+	assert_int_equal(nr_left_before, MANY);
+	most_at_once = 0;
+	fixture.store.hold = look_at_left;
+	claim_nothing();
+	fixture_advance(&fixture, 1000);
+	fixture.store.hold = NULL;
+	assert_int_equal(fs_of()->nr_left, 0);
+	assert_true(most_at_once != 0 && most_at_once < MANY);
+	assert_int_equal(free_units(), POOL_UNITS);
+}
+
 /* ---- Records of runs are damaged */
 
 static const struct metastore_ops *whole_ops;
@@ -683,6 +757,8 @@ TEST_GROUP(manager_files_room)
 		FILES_TEST(test_room_ahead_goes_back),
 		FILES_TEST(test_room_ahead_of_those_who_have_not_told),
 		FILES_TEST(test_room_ahead_of_a_writer_who_ends_with_the_manager),
+		FILES_TEST(test_room_ahead_of_one_that_gets_a_name),
+		FILES_TEST(test_many_with_room_ahead),
 		FILES_TEST(test_damaged_records_hold_up_nothing),
 		FILES_TEST(test_free_extents_go_back),
 		FILES_TEST(test_release_waits_for_zeroing),

@@ -17,6 +17,7 @@
 #define ROOT_INO       1U
 #define ROOT_MODE      0755U
 #define FORGET_AT_ONCE 1024U /* inodes, in one run */
+#define END_AT_ONCE    256U  /* in one commit */
 
 COMPARE_BY(compare_files, file, ino)
 
@@ -645,14 +646,11 @@ void files_close(struct core *core)
 /* Ends one of whom nobody has told that he holds it, or what it has ahead. */
 static int end_one(struct file *file)
 {
-	bool is_named = file->inode->nlink != 0, is_held = file_is_held(file);
-
-	/* Whoever holds it closes it later. Else it has no record any more. */
-	if (is_named && is_held)
-		file->is_ahead = true;
-	else
-		record_delete_ahead(file->fs, file->ino);
-	return is_named && !is_held ? file_trim_closed(file) : file_settle(file);
+	/* Whoever holds it closes it later; it may get a name before. */
+	if (file_is_held(file))
+		return file_note_ahead(file, true) ?: file_settle(file);
+	record_delete_ahead(file->fs, file->ino);
+	return file->inode->nlink != 0 ? file_trim_closed(file) : file_settle(file);
 }
 
 static int end_left(struct fs *fs)
@@ -660,7 +658,7 @@ static int end_left(struct fs *fs)
 	struct file *file;
 	int ret;
 
-	while (fs->nr_left != 0) {
+	for (unsigned i = 0; i < END_AT_ONCE && fs->nr_left != 0; i++) {
 		uint64_t ino = fs->left[fs->nr_left - 1];
 		size_t mark = undo_mark(undo_of(fs));
 
