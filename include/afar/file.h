@@ -415,7 +415,7 @@ int afar_file_truncate(struct afar_file *file, uint64_t bytes);
 #define AFAR_ALLOCATE_PUNCH	0x2U /* the range becomes a hole; with KEEP_SIZE */
 #define AFAR_ALLOCATE_ZERO	0x4U /* the range reads as zeros, and has room */
 
-/* As fallocate(2). */
+/* As fallocate(2); but room behind the end goes back when the last one closes the file. */
 int afar_file_allocate(struct afar_file *file, unsigned flags, uint64_t offset, uint64_t length);
 /* The next byte at `offset` or behind that is in data (is_hole false) or in a hole (true). -ENXIO: there
  * is none. The end of a file counts as a hole. */

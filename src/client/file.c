@@ -226,8 +226,11 @@ static int adopt(struct afar_file *file, uint64_t handle, uint32_t access,
 	if (!file->hold)
 		return -ENOMEM;
 	file_begin_losses(file);
-	if (before->nr_claims != fs_count_claims(file->fs))
+	if (before->nr_claims != fs_count_claims(file->fs)) {
 		ret = fs_claim_again(file->fs, file->hold);
+		/* Nobody held it for a while: the manager may have given back what the answer tells of. */
+		inode_set_outdated(file->fs, file->inode->ino);
+	}
 	return ret ? ret : finish_open(file, result, before->nr_outdated);
 }
 

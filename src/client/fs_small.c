@@ -87,7 +87,13 @@ static int adopt(struct round *round, struct small *small, const Afar__FileResul
 				  (unsigned long long)small->inode->ino);
 	if (is_manager_gone(round->status))
 		return round->status;
-	return inode_adopt(small->inode, result, round->nr_outdated);
+	/* If the manager has restarted, it may have forgotten what it had just opened, and given back what the
+	 * answer tells of. */
+	if (round->nr_claims != fs_count_claims(round->fs)) {
+		ret = fs_claim_again(round->fs, small->hold);
+		inode_set_outdated(round->fs, small->inode->ino);
+	}
+	return ret ? ret : inode_adopt(small->inode, result, round->nr_outdated);
 }
 
 struct making {
@@ -228,21 +234,6 @@ static int open_files(struct round *round)
 	}
 	fs_answer_free(&answer);
 	return 0;
-}
-
-/* If the manager has restarted, it may have forgotten what it had just opened. */
-static void claim_again(struct round *round)
-{
-	if (round->nr_claims == fs_count_claims(round->fs))
-		return;
-	for (unsigned i = 0; i < round->nr; i++) {
-		struct small *small = &round->smalls[i];
-		int ret =
-			small->is_open && small->hold ? fs_claim_again(round->fs, small->hold) : 0;
-
-		if (ret && small->file->status == 0)
-			fail(round, small, ret);
-	}
 }
 
 /* ---- Moving */
@@ -544,7 +535,6 @@ static void run(struct round *round)
 	ret = round->is_writing ? make_files(round) : open_files(round);
 	if (ret)
 		fail_all(round, ret);
-	claim_again(round);
 	move_files(round);
 	close_files(round);
 	plan_free(&round->plan);

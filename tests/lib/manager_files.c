@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <afar/afar.h>
+
 #include "manager/volumes.h"
 
 struct fake_client client, other;
@@ -554,17 +556,20 @@ void open_pool(struct fake_client *who)
 	EXPECT(who, ask_volume_open(fs_number, VOLUME_SHARED), 0);
 }
 
-int files_begin(void **state)
+static int begin_on(uint32_t tier)
 {
+	Afar__Request *request = ask_fs("f");
 	Afar__Reply *reply;
 	Afar__RegionInfo *info;
 
-	setup(state);
 	client_open(&fixture, &client);
 	client_open(&fixture, &other);
+	for (size_t i = 0; i < 2 && tier == AFAR_TIER_FLASH; i++)
+		fixture_plug(&fixture, i, i, 64 * MIB);
 	join_servers(2);
 	fixture_advance(&fixture, 4000);
-	fs_number = create_namespace(&fixture, &client, ask_fs("f"));
+	request->namespace_create->policy->tier = tier;
+	fs_number = create_namespace(&fixture, &client, request);
 	EXPECT(&client, ask_reserve(fs_number, POOL_BYTES), 0);
 	info = must_open(&client, ask_volume_alloc(fs_number, POOL_BYTES), &reply);
 	EXPECT(&client, ask_finish(info), 0);
@@ -573,6 +578,18 @@ int files_begin(void **state)
 	open_pool(&client);
 	open_pool(&other);
 	return 0;
+}
+
+int files_begin(void **state)
+{
+	setup(state);
+	return begin_on(AFAR_TIER_DRAM);
+}
+
+int files_begin_on_flash(void **state)
+{
+	setup(state);
+	return begin_on(AFAR_TIER_FLASH);
 }
 
 int files_end(void **state)

@@ -92,6 +92,7 @@ struct fs *fs_of(void);
 /* The session has the pool open from now on. */
 void open_pool(struct fake_client *who);
 int files_begin(void **state);
+int files_begin_on_flash(void **state);
 int files_end(void **state);
 
 #endif

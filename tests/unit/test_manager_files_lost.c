@@ -453,6 +453,9 @@ static void test_removing_another_file_is_refused(void **state)
 
 /* ---- Before it is lost */
 
+#define UNITS_COUNTED	  560U /* of the large file below */
+#define UNITS_OF_ONE_CALL (5 * 65536 / FILE_UNIT)
+
 /* Counts the files with bytes on the server, with calls that look at `max` runs each. */
 static Afar__LossCounted count_files(struct fake_client *who, uint64_t server, uint32_t max)
 {
@@ -471,6 +474,8 @@ static Afar__LossCounted count_files(struct fake_client *who, uint64_t server, u
 		nr_calls++;
 	} while (sum.ino != 0);
 	assert_true(max != 1 || nr_calls > sum.nr_files);
+	/* No call looks at all of a long run. */
+	assert_true(max != 1 || nr_calls >= UNITS_COUNTED / UNITS_OF_ONE_CALL);
 	return sum;
 }
 

@@ -2,6 +2,7 @@
 /* A file system's pool: when a server ends, limits, what files get ahead, and what goes back. */
 #include "lib/manager_files.h"
 
+#include <stdio.h>
 #include <sys/stat.h>
 
 #include "group.h"
@@ -181,6 +182,18 @@ static void test_zeroing_rests(void **state)
 	assert_true(fs_of()->pending_bytes != 0);
 	fixture_advance(&fixture, 100);
 	assert_int_equal(fs_of()->pending_bytes, 0);
+}
+
+/* A device may take long for it: manager_fixture.c looks at the time that the manager gives. */
+static void test_flash_is_zeroed(void **state)
+{
+	(void)state;
+	FILE_DO(ask_make(ROOT, "a", S_IFREG | 0644, 0, POOL_BYTES / 2), 0);
+	FILE_DO(ask_remove(ROOT, "a", false), 0);
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(fs_of()->pending_bytes, 0);
+	assert_int_equal(fixture.stores[0].nr_trimmed + fixture.stores[1].nr_trimmed,
+			 POOL_BYTES / 2);
 }
 
 static Afar__Request *ask_limits(uint64_t max_bytes, uint64_t max_inodes)
@@ -406,6 +419,163 @@ static void test_room_ahead_of_a_writer_who_ends_with_the_manager(void **state)
 	claim_nothing();
 }
 
+/* One without a name, whose writer goes on after a restart and gives it one, is remembered over the next restart. */
+static void test_room_ahead_of_one_that_gets_a_name(void **state)
+{
+	Afar__Request *request = ask_make(ROOT, "", S_IFREG | 0644, 1, 0);
+	Afar__FileAttributes attributes;
+
+	(void)state;
+	change_of(request)->make->is_nameless = change_of(request)->make->is_linkable = true;
+	assert_int_equal(file_do(&client, request, &attributes), 0);
+	FILE_DO(ask_extend(attributes.ino, 0, 4 * FILE_UNIT), 0);
+	FILE_DO(ask_extend(attributes.ino, 4 * FILE_UNIT, FILE_UNIT), 0);
+	assert_true(free_units() < POOL_UNITS - 5);
+	restart();
+	OTHER_DO(ask_claim(0, 0, 0), 0);
+	FILE_DO(ask_claim(1, attributes.ino, 5 * FILE_UNIT), 0);
+	fixture_advance(&fixture, 1000);
+	FILE_DO(ask_link(attributes.ino, ROOT, "f"), 0);
+	request = ask_sync_close(attributes.ino, 5 * FILE_UNIT, 0);
+	change_of(request)->sync->is_trimmed = false;
+	FILE_DO(request, 0);
+	restart();
+	claim_nothing();
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(free_units(), POOL_UNITS - 5);
+	expect_size(attributes.ino, 5 * FILE_UNIT);
+}
+
+#define MANY 300U
+
+/* What is left to end, as of the last commit. */
+static size_t most_at_once, nr_left_before;
+
+static void look_at_left(void *argument, bool is_done)
+{
+	size_t nr = fs_of()->nr_left, ended = nr_left_before - nr;
+
+	(void)argument;
+	if (!is_done)
+		return;
+	if (nr < nr_left_before && ended > most_at_once)
+		most_at_once = ended;
+	nr_left_before = nr;
+}
+
+/* Many files had room ahead: others get their turn between them. */
+static void test_many_with_room_ahead(void **state)
+{
+	char name[8];
+
+	(void)state;
+	for (uint64_t i = 0; i < MANY; i++) {
+		Afar__FileAttributes attributes;
+
+		snprintf(name, sizeof(name), "f%u", (unsigned)i);
+		assert_int_equal(file_do(&client, ask_make(ROOT, name, S_IFREG | 0644, i + 1, 0),
+					 &attributes),
+				 0);
+		FILE_DO(ask_extend(attributes.ino, 0, FILE_UNIT), 0);
+	}
+	assert_true(free_units() < POOL_UNITS - MANY);
+	restart();
+	nr_left_before = fs_of()->nr_left;
+	assert_int_equal(nr_left_before, MANY);
+	most_at_once = 0;
+	fixture.store.hold = look_at_left;
+	claim_nothing();
+	fixture_advance(&fixture, 1000);
+	fixture.store.hold = NULL;
+	assert_int_equal(fs_of()->nr_left, 0);
+	assert_true(most_at_once != 0 && most_at_once < MANY);
+	assert_int_equal(free_units(), POOL_UNITS);
+}
+
+/* ---- Records of runs are damaged */
+
+static const struct metastore_ops *whole_ops;
+static struct metastore_ops damaged_ops;
+
+static int range_without_runs(struct metastore *base, struct meta_bytes prefix,
+			      struct meta_bytes after, size_t max,
+			      int (*visit)(void *argument, struct meta_bytes key,
+					   struct meta_bytes value),
+			      void *argument)
+{
+	if (prefix.length > 9 && *(const char *)prefix.data == 'L')
+		return error_fail(-EBADMSG, "a run's record is damaged");
+	return whole_ops->range(base, prefix, after, max, visit, argument);
+}
+
+static size_t count_sessions(void)
+{
+	const struct session *session;
+	size_t nr = 0;
+
+	cds_list_for_each_entry (session, &fixture.core->state->sessions, node)
+		nr++;
+	return nr;
+}
+
+static void expect_left(const char *name, uint64_t file, uint64_t gone)
+{
+	/* What went on: the manager's own work, and the end of whoever wrote. */
+	assert_int_equal(fs_of()->nr_left, 0);
+	assert_true(fixture.core->retry_at == 0 && fixture.core->files->retry_at == 0);
+	FILE_DO(ask_make(ROOT, name, S_IFREG | 0644, 0, FILE_UNIT), 0);
+	FILE_DO(ask_remove(ROOT, name, false), 0);
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(fs_of()->pending_bytes, 0);
+	FILE_DO(ask_stat(file), 0);
+	FILE_DO(ask_stat(gone), 0);
+}
+
+/* One file with room ahead, and one without a name: they keep what they have until their records can be read. */
+static void test_damaged_records_hold_up_nothing(void **state)
+{
+	uint64_t end = 5 * FILE_UNIT, file = make_ahead("f", end), gone;
+	Afar__FileAttributes attributes;
+
+	(void)state;
+	assert_int_equal(
+		file_do(&client, ask_make(ROOT, "g", S_IFREG | 0644, 7, FILE_UNIT), &attributes),
+		0);
+	gone = attributes.ino;
+	FILE_DO(ask_remove(ROOT, "g", false), 0);
+	whole_ops = fixture.store.base.ops;
+	damaged_ops = *whole_ops;
+	damaged_ops.range = range_without_runs;
+	restart();
+	fixture.store.base.ops = &damaged_ops;
+	claim_nothing();
+	fixture_advance(&fixture, 1000);
+	expect_left("a", file, gone);
+	fixture.store.base.ops = whole_ops;
+	/* Those who had them open end. */
+	restart();
+	FILE_DO(ask_claim(1, file, end), 0);
+	FILE_DO(ask_claim(7, gone, 0), 0);
+	OTHER_DO(ask_claim(0, 0, 0), 0);
+	fixture.store.base.ops = &damaged_ops;
+	client_lose(&fixture, &client);
+	fixture_advance(&fixture, 10000);
+	fixture_advance(&fixture, 1000);
+	assert_int_equal(count_sessions(), 1);
+	assert_true(cds_list_empty(&fixture.core->state->ending));
+	assert_int_equal(client_open(&fixture, &client), 0);
+	open_pool(&client);
+	expect_left("a", file, gone);
+	fixture.store.base.ops = whole_ops;
+	restart();
+	claim_nothing();
+	fixture_advance(&fixture, 1000);
+	FILE_DO(ask_stat(gone), -ESTALE);
+	expect_size(file, end);
+	assert_int_equal(free_units(), POOL_UNITS - 5);
+	check_files();
+}
+
 /* Releases all that can be; returns how much that was. */
 static uint64_t release_all(void)
 {
@@ -579,12 +749,17 @@ TEST_GROUP(manager_files_room)
 		FILES_TEST(test_a_server_ends),
 		FILES_TEST(test_room_is_where_servers_are),
 		FILES_TEST(test_zeroing_rests),
+		cmocka_unit_test_setup_teardown(test_flash_is_zeroed, files_begin_on_flash,
+						files_end),
 		FILES_TEST(test_limits),
 		FILES_TEST(test_little_is_left_behind),
 		FILES_TEST(test_who_writes_on_gets_more),
 		FILES_TEST(test_room_ahead_goes_back),
 		FILES_TEST(test_room_ahead_of_those_who_have_not_told),
 		FILES_TEST(test_room_ahead_of_a_writer_who_ends_with_the_manager),
+		FILES_TEST(test_room_ahead_of_one_that_gets_a_name),
+		FILES_TEST(test_many_with_room_ahead),
+		FILES_TEST(test_damaged_records_hold_up_nothing),
 		FILES_TEST(test_free_extents_go_back),
 		FILES_TEST(test_release_waits_for_zeroing),
 		FILES_TEST(test_an_emptied_pool_goes_back),

@@ -329,7 +329,8 @@ int gone_work(struct fs *fs)
 		return 0;
 	for (unsigned i = 0; i < END_AT_ONCE && gone->nr_left != 0; i++) {
 		const struct gone_inode last = gone->list[gone->nr_left - 1];
-		int ret = end_one(fs, last.ino);
+		size_t mark = undo_mark(undo);
+		int ret = fs_may_fail(fs, last.ino, mark, end_one(fs, last.ino));
 
 		if (ret == 0)
 			ret = undo_room(undo, 2);

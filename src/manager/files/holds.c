@@ -212,6 +212,16 @@ static bool holds(const struct file *file, uint64_t session)
 
 /* ---- Closing */
 
+/* The last one has closed it, or has ended: whatever is the matter with the file, he has. */
+static int end_unheld(struct file *file)
+{
+	size_t mark = undo_mark(fs_core(file->fs)->undo);
+	int ret = fs_may_fail(file->fs, file->ino, mark, file_trim_closed(file));
+
+	mark = undo_mark(fs_core(file->fs)->undo);
+	return ret == 0 ? fs_may_fail(file->fs, file->ino, mark, file_settle(file)) : ret;
+}
+
 static int drop(struct hold *hold)
 {
 	struct file *file = hold->file;
@@ -237,8 +247,7 @@ static int drop(struct hold *hold)
 	/* If its session has ended, nobody else claims what it wrote after a restart. */
 	if (file->is_dirty && file->inode && (is_writer || !file_is_held(file)))
 		file_put(file);
-	ret = file_is_held(file) ? 0 : file_trim_closed(file);
-	return ret == 0 ? file_settle(file) : ret;
+	return file_is_held(file) ? file_settle(file) : end_unheld(file);
 }
 
 int hold_close(struct fs *fs, const struct session *session, uint64_t handle)

@@ -200,6 +200,7 @@ static void send(struct sweep *sweep, struct order *order)
 	struct core *core = fs_core(sweep->fs);
 	struct live_server *live = order->pool->server->live;
 	struct outgoing *outgoing = outgoing_new(OUTGOING_SCRUB, live);
+	uint32_t timeout_ms;
 
 	if (!outgoing) {
 		sweep->fs->has_failed = true;
@@ -209,7 +210,8 @@ static void send(struct sweep *sweep, struct order *order)
 	outgoing->sweep = sweep->fs->sweep;
 	outgoing->extents.home = pool_home(order->pool);
 	sweep->fs->nr_awaited++;
-	server_call(core, live, server_timeout_ms(live), order->request, outgoing);
+	timeout_ms = outgoing->extents.home.is_store ? STORE_TIMEOUT_MS : server_timeout_ms(live);
+	server_call(core, live, timeout_ms, order->request, outgoing);
 	order->request = NULL;
 }
 

@@ -9,6 +9,7 @@
 
 #include <afar/afar.h>
 
+#include "base/log.h"
 #include "manager/quota.h"
 #include "manager/servers.h"
 #include "manager/volumes.h"
@@ -16,6 +17,7 @@
 #define ROOT_INO       1U
 #define ROOT_MODE      0755U
 #define FORGET_AT_ONCE 1024U /* inodes, in one run */
+#define END_AT_ONCE    256U  /* in one commit */
 
 COMPARE_BY(compare_files, file, ino)
 
@@ -520,6 +522,18 @@ int file_settle(struct file *file)
 	return file_destroy(file);
 }
 
+int fs_may_fail(struct fs *fs, uint64_t ino, size_t mark, int ret)
+{
+	ret = undo_end(undo_of(fs), mark, ret);
+	if (ret == 0 || ret == -ENOMEM)
+		return ret;
+	log_warn("file system '%s': what inode %llu has and nobody uses is not given back: %s; the "
+		 "manager "
+		 "tries that again when it starts",
+		 fs_namespace(fs)->name, (unsigned long long)ino, error_last_line());
+	return 0;
+}
+
 void fs_forget_idle(struct fs *fs)
 {
 	struct file *file, *next;
@@ -632,14 +646,11 @@ void files_close(struct core *core)
 /* Ends one of whom nobody has told that he holds it, or what it has ahead. */
 static int end_one(struct file *file)
 {
-	bool is_named = file->inode->nlink != 0, is_held = file_is_held(file);
-
-	/* Whoever holds it closes it later. Else it has no record any more. */
-	if (is_named && is_held)
-		file->is_ahead = true;
-	else
-		record_delete_ahead(file->fs, file->ino);
-	return is_named && !is_held ? file_trim_closed(file) : file_settle(file);
+	/* Whoever holds it closes it later; it may get a name before. */
+	if (file_is_held(file))
+		return file_note_ahead(file, true) ?: file_settle(file);
+	record_delete_ahead(file->fs, file->ino);
+	return file->inode->nlink != 0 ? file_trim_closed(file) : file_settle(file);
 }
 
 static int end_left(struct fs *fs)
@@ -647,17 +658,20 @@ static int end_left(struct fs *fs)
 	struct file *file;
 	int ret;
 
-	while (fs->nr_left != 0) {
+	for (unsigned i = 0; i < END_AT_ONCE && fs->nr_left != 0; i++) {
 		uint64_t ino = fs->left[fs->nr_left - 1];
+		size_t mark = undo_mark(undo_of(fs));
 
 		ret = file_get(fs, ino, &file);
-		if (ret == 0)
+		if (ret == 0) {
 			ret = end_one(file);
-		else if (ret == -ESTALE)
+		} else if (ret == -ESTALE) {
 			record_delete_ahead(fs, ino);
-		if (ret < 0 && ret != -ESTALE)
-			return ret;
-		ret = undo_room(undo_of(fs), 1);
+			ret = 0;
+		}
+		ret = fs_may_fail(fs, ino, mark, ret);
+		if (ret == 0)
+			ret = undo_room(undo_of(fs), 1);
 		if (ret < 0)
 			return ret;
 		undo_set(undo_of(fs), fs->nr_left, fs->nr_left - 1);
@@ -673,11 +687,11 @@ static bool can_end_left(const struct fs *fs)
 	return fs->nr_unclaimed == 0 && fs->nr_left != 0 && ns && !ns->is_suspect;
 }
 
-/* What failed is tried again, but not at once. */
+/* What failed is tried again, but not at once. It holds up nobody else. */
 static void end_work(struct core *core, size_t mark, int ret)
 {
-	if (undo_end(core->undo, mark, ret) < 0 && core->retry_at == 0)
-		core->retry_at = core_now(core) + CORE_RETRY_NS;
+	if (undo_end(core->undo, mark, ret) < 0)
+		core->files->retry_at = core_now(core) + CORE_RETRY_NS;
 }
 
 void files_work(struct core *core)
@@ -686,6 +700,9 @@ void files_work(struct core *core)
 	struct fs *fs;
 	size_t mark;
 
+	if (files->retry_at > core_now(core))
+		return;
+	files->retry_at = 0;
 	cds_list_for_each_entry (fs, &files->systems, node) {
 		mark = undo_mark(core->undo);
 		if (can_end_left(fs))
@@ -721,22 +738,30 @@ void files_drive(struct core *core)
 	}
 }
 
+/* When there is work of one to do. */
+static uint64_t next_work(const struct fs *fs)
+{
+	uint64_t gone = gone_next(fs), shrink = shrink_next(fs);
+
+	if (can_end_left(fs))
+		return 0;
+	return gone < shrink ? gone : shrink;
+}
+
 uint64_t files_next(const struct core *core)
 {
-	uint64_t next = CORE_NEVER, asking;
+	const struct files *files = core->files;
+	uint64_t next = files->nr_emptied != 0 ? 0 : CORE_NEVER, work;
 	const struct fs *fs;
 
-	if (core->files->nr_emptied != 0)
-		return 0;
-	cds_list_for_each_entry (fs, &core->files->systems, node) {
-		if (can_end_left(fs))
-			return 0;
+	cds_list_for_each_entry (fs, &files->systems, node) {
+		work = next_work(fs);
+		next = work < next ? work : next;
+	}
+	if (next < files->retry_at)
+		next = files->retry_at;
+	cds_list_for_each_entry (fs, &files->systems, node)
 		if (fs->retry_at != 0 && fs->retry_at < next)
 			next = fs->retry_at;
-		asking = gone_next(fs);
-		next = asking < next ? asking : next;
-		asking = shrink_next(fs);
-		next = asking < next ? asking : next;
-	}
 	return next;
 }

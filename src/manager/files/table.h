@@ -188,6 +188,7 @@ struct files {
 	uint64_t last_delegation; /* begins with the time, so it grows over restarts, too */
 	uint64_t last_locks_version;
 	uint64_t last_search; /* for those who wait for each other: locks.c */
+	uint64_t retry_at;    /* work that failed is tried again then; 0: none has */
 };
 
 struct fs *files_find(const struct core *core, uint64_t number);
@@ -216,6 +217,9 @@ int file_set_dirty(struct file *file);
 int file_destroy(struct file *file);
 /* Ends it if nothing is left of it: no name, no holder. Called when one of these goes. */
 int file_settle(struct file *file);
+/* Ends with `ret` what began at the mark and gives back what nobody uses. If that has failed, it is taken back and logged, and
+ * the rest goes on: one damaged record holds up nothing else. -ENOMEM: it is to be tried again. */
+int fs_may_fail(struct fs *fs, uint64_t ino, size_t mark, int ret);
 /* The fs's own record is put. */
 void fs_put(struct fs *fs);
 /* Drops inodes that were not used for longest. Nothing may be noted. */
