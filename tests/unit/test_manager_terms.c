@@ -143,7 +143,7 @@ static void test_accepted_records_are_suspect(void **state)
 {
 	struct fake_client old = {0}, user = {0};
 	struct memory_store before;
-	uint64_t ns, empty;
+	uint64_t ns, empty, identity, fresh;
 	Afar__Reply *reply;
 
 	(void)state;
@@ -184,8 +184,15 @@ static void test_accepted_records_are_suspect(void **state)
 	client_lose(&fixture, &user);
 	EXPECT(&client, ask_accept_namespace("none"), -ENOENT);
 	EXPECT(&client, ask_accept_namespace("empty"), -EALREADY);
+	identity = state_namespace(fixture.core->state, ns)->identity;
 	EXPECT(&client, ask_accept_namespace("a"), 0);
 	EXPECT(&client, ask_accept_namespace("a"), -EALREADY);
+	/* What is known by a number of before is not found by it, also after a restart. */
+	fresh = state_namespace(fixture.core->state, ns)->identity;
+	assert_true(fresh != identity);
+	restart();
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	assert_true(state_namespace(fixture.core->state, ns)->identity == fresh);
 	EXPECT(&client, ask_open(ns, "r", 0), 0);
 	EXPECT(&client, ask_alloc(ns, "s", MIB, false), 0);
 	check_all(&fixture);
