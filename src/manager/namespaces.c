@@ -124,6 +124,7 @@ int namespace_accept(struct core *core, struct session *session, struct event *e
 		 namespace_noun(ns), ns->name);
 	undo_set(core->undo, ns->is_suspect, false);
 	store_put_namespace(core->store, ns);
+	trims_resume(core);
 	return 0;
 }
 

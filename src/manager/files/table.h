@@ -216,6 +216,8 @@ int file_set_dirty(struct file *file);
 int file_destroy(struct file *file);
 /* Ends it if nothing is left of it: no name, no holder. Called when one of these goes. */
 int file_settle(struct file *file);
+/* Its records are an older copy's, and nobody has accepted that: what they say is free stays as it is. */
+bool fs_is_suspect(const struct fs *fs);
 /* The fs's own record is put. */
 void fs_put(struct fs *fs);
 /* Drops inodes that were not used for longest. Nothing may be noted. */
