@@ -90,11 +90,22 @@ int namespace_check_records(const struct namespace *ns, const char *asked)
 		asked, namespace_noun(ns), ns->name);
 }
 
+/* No number that somebody keeps of before, as a file handle or a volume's mark, finds something else that got the same number since. */
+static int set_identity(struct core *core, struct namespace *ns)
+{
+	uint64_t identity;
+
+	if (RAND_bytes((unsigned char *)&identity, sizeof(identity)) != 1)
+		return error_fail(-EIO, "set the identity of '%s': no random numbers", ns->name);
+	undo_set(core->undo, ns->identity, identity);
+	return 0;
+}
+
 int namespace_accept(struct core *core, struct session *session, struct event *event)
 {
 	const char *name = event->request->namespace_accept->name;
 	struct namespace *ns = state_namespace_named(core->state, name);
-	int ret = undo_room(core->undo, 1);
+	int ret = undo_room(core->undo, 2);
 
 	if (!ns)
 		return error_fail(-ENOENT,
@@ -105,12 +116,15 @@ int namespace_accept(struct core *core, struct session *session, struct event *e
 		return error_fail(-EALREADY,
 				  "accept the older records of '%s': they wait for nobody's word",
 				  ns->name);
+	if (ret == 0)
+		ret = set_identity(core, ns);
 	if (ret < 0)
 		return ret;
 	log_warn("'%s' accepts that the records of %s '%s' are an older copy's", session->principal,
 		 namespace_noun(ns), ns->name);
 	undo_set(core->undo, ns->is_suspect, false);
 	store_put_namespace(core->store, ns);
+	trims_resume(core);
 	return 0;
 }
 

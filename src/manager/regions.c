@@ -445,6 +445,8 @@ int region_finish(struct core *core, struct session *session, struct event *even
 
 	if (ret == 0)
 		ret = rights_check(core, session, region->ns, RIGHT_ALL, "finish a region");
+	if (ret == 0)
+		ret = namespace_check_records(region->ns, "finish a region");
 	if (ret < 0)
 		return ret;
 	if (region->is_freed)
@@ -620,7 +622,7 @@ int region_find(const struct core *core, const struct session *session, const ch
 	return 0;
 }
 
-int region_find_reference(const struct session *session, const char *asked,
+static int find_reference(const struct session *session, const char *asked,
 			  const struct region *region, struct reference **out)
 {
 	*out = session_reference(session, region->generation);
@@ -629,6 +631,14 @@ int region_find_reference(const struct session *session, const char *asked,
 				  "%s the region at 0x%llx: this session does not have it open",
 				  asked, (unsigned long long)region->address);
 	return 0;
+}
+
+int region_find_reference(const struct session *session, const char *asked,
+			  const struct region *region, struct reference **out)
+{
+	int ret = find_reference(session, asked, region, out);
+
+	return ret == 0 ? namespace_check_records(region->ns, asked) : ret;
 }
 
 int region_close(struct core *core, struct session *session, struct event *event)
@@ -640,7 +650,7 @@ int region_close(struct core *core, struct session *session, struct event *event
 			      ask->generation, &region);
 
 	if (ret == 0)
-		ret = region_find_reference(session, "close", region, &reference);
+		ret = find_reference(session, "close", region, &reference);
 	if (ret < 0)
 		return ret;
 	if (reference->count == 1)

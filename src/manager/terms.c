@@ -156,16 +156,17 @@ static int suspect_all(struct core *core)
 	return 0;
 }
 
-/* Sessions of before know what is in other records, and may write where these have nothing, or something else. */
-static int end_old_sessions(struct core *core, const struct session *caller)
+/* Sessions of before know what is in other records, and may write where these have nothing, or something else. Later ones may have
+ * opened what is suspect now. */
+static int end_others(struct core *core, const struct session *caller)
 {
 	struct session *session, *next;
 	int ret = 0;
 
 	cds_list_for_each_entry_safe (session, next, &core->state->sessions, node)
-		if (session->opened_at == 0 && session != caller && ret == 0)
+		if (!session->is_ending && session != caller && ret == 0)
 			ret = session_end_by_force(core, session,
-						   "the manager's records are older than it");
+						   "the manager's records are an older copy's");
 	return ret;
 }
 
@@ -180,11 +181,14 @@ int accept_records(struct core *core, struct session *session, struct event *eve
 				  "later ones; there is nothing to accept");
 	if (ret < 0)
 		return ret;
+	if (!cds_list_empty(&session->references))
+		return error_fail(-EBUSY, "accept the manager's records: this session has regions "
+					  "open that would be suspect; use one that has none");
 	log_warn("'%s' accepts that the manager's records are older than what servers have seen",
 		 session->principal);
 	undo_set(core->undo, core->terms.is_older_accepted, true);
 	ret = suspect_all(core);
-	return ret == 0 ? end_old_sessions(core, session) : ret;
+	return ret == 0 ? end_others(core, session) : ret;
 }
 
 void terms_close(struct core *core)

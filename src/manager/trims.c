@@ -9,6 +9,8 @@
  * free the chunk, and the other would wipe what its next owner wrote. A call that was sent on an
  * earlier connection counts for nothing. The server drops it before it joins again.
  *
+ * What an older copy's records say was freed may be others' by now: it waits for an operator's word about the namespace.
+ *
  * An extent that is released as a whole needs no trims: its store does that by itself.
  */
 #include <errno.h>
@@ -73,7 +75,8 @@ static int fill(struct core *core, const struct flash_store *store, Afar__Extent
 	if (!ask->ranges || !outgoing->trims)
 		return error_code(-ENOMEM);
 	cds_list_for_each_entry (region, &core->state->trimming, trim_node) {
-		if (ret < 0 || (ask->n_ranges != 0 && region->ns->number != ask->namespace_))
+		if (ret < 0 || region->ns->is_suspect ||
+		    (ask->n_ranges != 0 && region->ns->number != ask->namespace_))
 			continue;
 		ask->namespace_ = region->ns->number;
 		ret = add_region(region, store, ask, outgoing);
@@ -208,6 +211,14 @@ void trims_forget(struct core *core, struct flash_store *store)
 			if (layout_home_of(region->layout, &region->layout->copies[i])->life ==
 			    store->number)
 				region_set_trim_told(region, i, false);
+}
+
+void trims_resume(struct core *core)
+{
+	struct flash_store *store;
+
+	cds_list_for_each_entry (store, &core->state->stores, node)
+		store->has_trims = true;
 }
 
 int trims_start(struct core *core)

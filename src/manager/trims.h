@@ -15,6 +15,8 @@ int trims_answered(struct core *core, struct outgoing *outgoing, bool is_done);
 int trims_settle(struct core *core);
 /* The store is not up any more: what it was told counts for nothing. */
 void trims_forget(struct core *core, struct flash_store *store);
+/* Some may be told now that could not be before. */
+void trims_resume(struct core *core);
 /* Finds the regions that waited when the manager ended. -ENOMEM. */
 int trims_start(struct core *core);
 

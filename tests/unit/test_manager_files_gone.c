@@ -73,6 +73,33 @@ static void test_stays_while_it_is_used(void **state)
 	assert_int_equal(fixture.nr_gone_asks, 1);
 }
 
+/* Its units may be others' by now: it ends when an operator says that they are not. */
+static void test_suspect_ones_stay(void **state)
+{
+	struct fs *fs = files_find(fixture.core, fs_number);
+	uint64_t nr;
+
+	(void)state;
+	used = 0;
+	FILE_DO(ask_remove(ROOT, "f", false), 0);
+	nr = fs->nr_inodes;
+	ns_of(fs_number)->is_suspect = true; /* while they are asked */
+	fixture_advance(&fixture, LONG_MS);
+	assert_int_equal(fixture.nr_gone_asks, 0);
+	assert_int_equal(fs->nr_inodes, nr);
+	ns_of(fs_number)->is_suspect = false;
+	OTHER_DO(ask_file_open(file, 5), 0);
+	ns_of(fs_number)->is_suspect = true; /* while it is open */
+	client_lose(&fixture, &other);
+	fixture_advance(&fixture, LONG_MS);
+	assert_int_equal(fs->nr_inodes, nr);
+	EXPECT(&client, ask_accept_namespace("f"), 0);
+	fixture_advance(&fixture, LONG_MS);
+	fixture_advance(&fixture, LONG_MS);
+	assert_int_equal(fs->nr_inodes, nr - 1);
+	client_open(&fixture, &other);
+}
+
 static void test_ends_when_nobody_uses_it(void **state)
 {
 	(void)state;
@@ -252,6 +279,7 @@ TEST_GROUP(manager_files_gone)
 {
 	const struct CMUnitTest tests[] = {
 		GONE_TEST(test_stays_while_it_is_used),
+		GONE_TEST(test_suspect_ones_stay),
 		GONE_TEST(test_ends_when_nobody_uses_it),
 		GONE_TEST(test_other_ways_to_go),
 		GONE_TEST(test_asked_together),

@@ -143,7 +143,7 @@ static void test_accepted_records_are_suspect(void **state)
 {
 	struct fake_client old = {0}, user = {0};
 	struct memory_store before;
-	uint64_t ns, empty;
+	uint64_t ns, empty, identity, fresh;
 	Afar__Reply *reply;
 
 	(void)state;
@@ -184,10 +184,60 @@ static void test_accepted_records_are_suspect(void **state)
 	client_lose(&fixture, &user);
 	EXPECT(&client, ask_accept_namespace("none"), -ENOENT);
 	EXPECT(&client, ask_accept_namespace("empty"), -EALREADY);
+	identity = state_namespace(fixture.core->state, ns)->identity;
 	EXPECT(&client, ask_accept_namespace("a"), 0);
 	EXPECT(&client, ask_accept_namespace("a"), -EALREADY);
+	/* What is known by a number of before is not found by it, also after a restart. */
+	fresh = state_namespace(fixture.core->state, ns)->identity;
+	assert_true(fresh != identity);
+	restart();
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	assert_true(state_namespace(fixture.core->state, ns)->identity == fresh);
 	EXPECT(&client, ask_open(ns, "r", 0), 0);
 	EXPECT(&client, ask_alloc(ns, "s", MIB, false), 0);
+	check_all(&fixture);
+}
+
+/* Who opened something after the older records were there and before they were accepted reaches it no more. */
+static void test_opened_before_acceptance(void **state)
+{
+	struct fake_client other = {0};
+	struct memory_store before;
+	struct reference *reference;
+	struct region *region;
+	Afar__Reply *opened;
+	uint64_t ns;
+
+	(void)state;
+	ns = make_namespace(&fixture, &client, "a");
+	EXPECT(&client, ask_reserve(ns, 4 * MIB), 0);
+	EXPECT(&client, ask_alloc(ns, "r", MIB, false), 0);
+	memory_store_save(&fixture.store, &before);
+	restart();
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	memory_store_restore(&fixture.store, &before);
+	restart();
+	expect_kept_out(0, "server server-0");
+	fixture_advance(&fixture, 5000);
+	client_open(&fixture, &other);
+	opened = must(&other, ask_open(ns, "r", 0));
+	expect_said(&other, ask_accept_records(), -EBUSY, "has regions open");
+	EXPECT(&client, ask_accept_records(), 0);
+	assert_false(is_open(&other));
+	assert_true(is_open(&client));
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	fixture_pump(&fixture);
+	assert_int_not_equal(fixture_do(&fixture, &other, ask_access(opened->region_info)), 0);
+	/* Whoever has it open all the same. */
+	region = namespace_region_named(state_namespace(fixture.core->state, ns), "r");
+	assert_int_equal(state_add_reference(fixture.core->state,
+					     state_session(fixture.core->state, client.session),
+					     region, 1, &reference),
+			 0);
+	EXPECT(&client, ask_access(opened->region_info), -EBADMSG);
+	EXPECT(&client, ask_look(opened->region_info), -EBADMSG);
+	EXPECT(&client, ask_close(opened->region_info), 0);
+	drop(opened);
 	check_all(&fixture);
 }
 
@@ -255,6 +305,7 @@ TEST_GROUP(manager_terms)
 		TERMS_TEST(test_failed_commit),
 		TERMS_TEST(test_store_knows),
 		TERMS_TEST(test_accepted_records_are_suspect),
+		TERMS_TEST(test_opened_before_acceptance),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

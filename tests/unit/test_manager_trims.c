@@ -101,6 +101,27 @@ static void test_freed_chunks_are_trimmed(void **state)
 	EXPECT(&client, ask_alloc(ns, "s", 8 * MIB, false), 0);
 }
 
+/* What an older copy's records say was freed may be others': it waits until an operator accepts them. */
+static void test_suspect_chunks_wait(void **state)
+{
+	(void)state;
+	EXPECT(&client, ask_free(region), 0);
+	ns_of(ns)->is_suspect = true;
+	EXPECT(&client, ask_close(region), 0);
+	fixture_advance(&fixture, 5000);
+	fixture_disconnect(&fixture, 0);
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	fixture_pump(&fixture);
+	assert_int_equal(device(0)->nr_trimmed, 0);
+	assert_int_equal(device(1)->nr_trimmed, 0);
+	assert_true(is_waiting());
+	EXPECT(&client, ask_accept_namespace("a"), 0);
+	fixture_pump(&fixture);
+	assert_int_equal(device(0)->nr_trimmed, 4 * MIB);
+	assert_int_equal(device(1)->nr_trimmed, 4 * MIB);
+	assert_false(is_waiting());
+}
+
 /* Memory needs none. */
 static void test_memory_is_not_trimmed(void **state)
 {
@@ -470,6 +491,7 @@ TEST_GROUP(manager_trims)
 {
 	const struct CMUnitTest tests[] = {
 		TRIMS_TEST(test_freed_chunks_are_trimmed),
+		TRIMS_TEST(test_suspect_chunks_wait),
 		TEST(test_memory_is_not_trimmed),
 		TRIMS_TEST(test_session_that_ended),
 		TRIMS_TEST(test_refused_trims_are_told_again),

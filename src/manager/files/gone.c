@@ -247,7 +247,7 @@ void gone_drive(struct fs *fs)
 
 	if (gone->nr_asked != 0 && gone->nr_left == 0)
 		end_round(fs);
-	if (gone->nr == 0 || gone->due_at > core_now(fs_core(fs)))
+	if (gone->nr == 0 || gone->due_at > core_now(fs_core(fs)) || fs_is_suspect(fs))
 		return;
 	if (gone->nr_asked == 0)
 		begin_round(fs);
@@ -260,7 +260,7 @@ uint64_t gone_next(const struct fs *fs)
 {
 	const struct gone *gone = &fs->gone;
 
-	if (gone->nr == 0)
+	if (gone->nr == 0 || fs_is_suspect(fs))
 		return CORE_NEVER;
 	if (gone->nr_asked != 0 && have_all_answered(fs))
 		return 0;
@@ -325,7 +325,8 @@ int gone_work(struct fs *fs)
 	struct undo *undo = fs_core(fs)->undo;
 	struct gone *gone = &fs->gone;
 
-	if (gone->nr_asked == 0 || fs->nr_unclaimed != 0 || !have_all_answered(fs))
+	if (gone->nr_asked == 0 || fs->nr_unclaimed != 0 || !have_all_answered(fs) ||
+	    fs_is_suspect(fs))
 		return 0;
 	for (unsigned i = 0; i < END_AT_ONCE && gone->nr_left != 0; i++) {
 		const struct gone_inode last = gone->list[gone->nr_left - 1];

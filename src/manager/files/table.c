@@ -505,6 +505,13 @@ void file_unpin(struct file *file)
 	cds_list_add_tail(&file->idle, &file->fs->idle);
 }
 
+bool fs_is_suspect(const struct fs *fs)
+{
+	const struct namespace *ns = fs_namespace(fs);
+
+	return ns && ns->is_suspect;
+}
+
 int file_settle(struct file *file)
 {
 	if (!file->inode || file->inode->nlink != 0)
@@ -514,7 +521,8 @@ int file_settle(struct file *file)
 		record_put_unlinked(file->fs, file->ino);
 		return 0;
 	}
-	if (gone_must_ask(file)) {
+	/* Its units may be others' by now, until an operator says that they are not. */
+	if (gone_must_ask(file) || fs_is_suspect(file->fs)) {
 		record_put_unlinked(file->fs, file->ino);
 		return gone_add(file);
 	}

@@ -220,6 +220,8 @@ int file_settle(struct file *file);
 /* Ends with `ret` what began at the mark and gives back what nobody uses. If that has failed, it is taken back and logged, and
  * the rest goes on: one damaged record holds up nothing else. -ENOMEM: it is to be tried again. */
 int fs_may_fail(struct fs *fs, uint64_t ino, size_t mark, int ret);
+/* Its records are an older copy's, and nobody has accepted that: what they say is free stays as it is. */
+bool fs_is_suspect(const struct fs *fs);
 /* The fs's own record is put. */
 void fs_put(struct fs *fs);
 /* Drops inodes that were not used for longest. Nothing may be noted. */
