@@ -535,10 +535,10 @@ int fs_may_fail(struct fs *fs, uint64_t ino, size_t mark, int ret)
 	ret = undo_end(undo_of(fs), mark, ret);
 	if (ret == 0 || ret == -ENOMEM)
 		return ret;
-	log_warn("file system '%s': what inode %llu has and nobody uses is not given back: %s; the "
-		 "manager "
-		 "tries that again when it starts",
-		 fs_namespace(fs)->name, (unsigned long long)ino, error_last_line());
+	log_warn_some(
+		"file system '%s': what inode %llu has and nobody uses is not given back: %s; "
+		"the manager tries that again when it starts",
+		fs_namespace(fs)->name, (unsigned long long)ino, error_last_line());
 	return 0;
 }
 
