@@ -137,6 +137,37 @@ static bool is_open(const struct fake_client *who)
 	return session && !session->is_ending;
 }
 
+/* One that can is taken in only when its sessions have ended. */
+static void test_sessions_end_first(void **state)
+{
+	struct fake_server *server = &fixture.servers[0];
+	struct memory_store before;
+	struct term term;
+
+	(void)state;
+	memory_store_save(&fixture.store, &before);
+	restart();
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	memory_store_restore(&fixture.store, &before);
+	restart();
+	server->ends_first = true;
+	expect_kept_out(0, "server server-0");
+	EXPECT(&client, ask_accept_records(), 0);
+	term = server->term;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(fixture_join(&fixture, 0, GIB), -EAGAIN);
+		assert_int_equal(nr_up(), 0);
+	}
+	server->has_ended_sessions = true;
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	assert_int_equal(nr_up(), 1);
+	assert_true(server->term.random != term.random);
+	/* It has sessions again, which these records know. */
+	server->has_ended_sessions = false;
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	check_all(&fixture);
+}
+
 /* What older records lead to may be others' by now: nobody is led there before an operator says so, and who knows of later ones
  * ends. */
 static void test_accepted_records_are_suspect(void **state)
@@ -304,6 +335,7 @@ TEST_GROUP(manager_terms)
 		TERMS_TEST(test_copy_within_a_run),
 		TERMS_TEST(test_failed_commit),
 		TERMS_TEST(test_store_knows),
+		TERMS_TEST(test_sessions_end_first),
 		TERMS_TEST(test_accepted_records_are_suspect),
 		TERMS_TEST(test_opened_before_acceptance),
 	};
