@@ -59,8 +59,9 @@ struct core {
 		uint64_t due_at; /* when a change makes it another term */
 		char *newer[64]; /* who was refused */
 		unsigned nr_newer;
-		bool is_older_accepted; /* an operator says so, until the manager ends */
-	} terms;			/* terms.h */
+		unsigned nr_accepted; /* of those, the first: an operator has said so */
+		uint64_t newest;      /* the highest number that they were told */
+	} terms;		      /* terms.h */
 
 	struct cds_list_head waiting; /* requests, each by the rule of its call */
 	size_t nr_looks;	      /* under way: use.c */

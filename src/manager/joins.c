@@ -401,7 +401,10 @@ int server_join(struct core *core, struct session *session, struct event *event)
 	joined->term = terms_message(core);
 	if (!joined->cluster || !joined->term)
 		return error_code(-ENOMEM);
-	joined->ends_sessions = terms_are_older(core, ask->term);
+	joined->ends_sessions = terms_are_older(core, ask->term) && !ask->has_ended_sessions;
+	/* What its sessions can reach is given to nobody before it is here. */
+	if (joined->ends_sessions && ask->ends_first)
+		return 0;
 	joined->release = calloc(ask->n_extents + 1, sizeof(*joined->release));
 	if (!joined->release)
 		return error_code(-ENOMEM);

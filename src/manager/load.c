@@ -43,6 +43,7 @@ static int load_cluster(struct state *state, const void *message)
 	if (record->next_principal != 0)
 		state->next_principal = record->next_principal;
 	state->term = (struct term){record->term, record->term_random};
+	state->accepted_below = record->accepted_below;
 	state->is_old = record->format < STORE_FORMAT;
 	return 0;
 }

@@ -90,44 +90,6 @@ int namespace_check_records(const struct namespace *ns, const char *asked)
 		asked, namespace_noun(ns), ns->name);
 }
 
-/* No number that somebody keeps of before, as a file handle or a volume's mark, finds something else that got the same number since. */
-static int set_identity(struct core *core, struct namespace *ns)
-{
-	uint64_t identity;
-
-	if (RAND_bytes((unsigned char *)&identity, sizeof(identity)) != 1)
-		return error_fail(-EIO, "set the identity of '%s': no random numbers", ns->name);
-	undo_set(core->undo, ns->identity, identity);
-	return 0;
-}
-
-int namespace_accept(struct core *core, struct session *session, struct event *event)
-{
-	const char *name = event->request->namespace_accept->name;
-	struct namespace *ns = state_namespace_named(core->state, name);
-	int ret = undo_room(core->undo, 2);
-
-	if (!ns)
-		return error_fail(-ENOENT,
-				  "accept the older records of '%.255s': there is no namespace, "
-				  "volume or file system of this name",
-				  name);
-	if (!ns->is_suspect)
-		return error_fail(-EALREADY,
-				  "accept the older records of '%s': they wait for nobody's word",
-				  ns->name);
-	if (ret == 0)
-		ret = set_identity(core, ns);
-	if (ret < 0)
-		return ret;
-	log_warn("'%s' accepts that the records of %s '%s' are an older copy's", session->principal,
-		 namespace_noun(ns), ns->name);
-	undo_set(core->undo, ns->is_suspect, false);
-	store_put_namespace(core->store, ns);
-	trims_resume(core);
-	return 0;
-}
-
 /* One that the caller may not see is missing to it. */
 static int fail_missing(const struct core *core, const struct session *session, const char *what,
 			const char *command)
@@ -281,6 +243,62 @@ static int release_extent(struct core *core, struct extent *extent)
 	if (ret == 0)
 		store_put_extent(core->store, extent);
 	return ret;
+}
+
+/* No number that somebody keeps of before, as a file handle or a volume's mark, finds something else that got the same number since. */
+static int set_identity(struct core *core, struct namespace *ns)
+{
+	uint64_t identity;
+
+	if (RAND_bytes((unsigned char *)&identity, sizeof(identity)) != 1)
+		return error_fail(-EIO, "set the identity of '%s': no random numbers", ns->name);
+	undo_set(core->undo, ns->identity, identity);
+	return 0;
+}
+
+/* A volume or a file system grows into what is free of its extents, which reads as zeros: others' bytes may be there now. What is
+ * reserved anew is zeros. */
+static int release_unused(struct core *core, struct namespace *ns)
+{
+	struct extent *extent, *next;
+	int ret = 0;
+
+	cds_list_for_each_entry_safe (extent, next, &ns->extents, namespace_node) {
+		if (ret < 0 || extent_used(extent) != extent->trimming_bytes)
+			continue;
+		ret = state_leave_trims(core->state, extent);
+		if (ret == 0)
+			ret = release_extent(core, extent);
+	}
+	return ret == 0 ? trims_settle(core) : ret;
+}
+
+int namespace_accept(struct core *core, struct session *session, struct event *event)
+{
+	const char *name = event->request->namespace_accept->name;
+	struct namespace *ns = state_namespace_named(core->state, name);
+	int ret = undo_room(core->undo, 2);
+
+	if (!ns)
+		return error_fail(-ENOENT,
+				  "accept the older records of '%.255s': there is no namespace, "
+				  "volume or file system of this name",
+				  name);
+	if (!ns->is_suspect)
+		return error_fail(-EALREADY,
+				  "accept the older records of '%s': they wait for nobody's word",
+				  ns->name);
+	if (ret == 0)
+		ret = set_identity(core, ns);
+	if (ret < 0)
+		return ret;
+	log_warn("'%s' accepts that the records of %s '%s' are an older copy's", session->principal,
+		 namespace_noun(ns), ns->name);
+	undo_set(core->undo, ns->is_suspect, false);
+	store_put_namespace(core->store, ns);
+	trims_resume(core);
+	ret = ns->is_files ? files_scrub_free(core, ns) : 0;
+	return ret == 0 && ns->is_volume ? release_unused(core, ns) : ret;
 }
 
 int namespace_finish(struct core *core, struct namespace *ns)

@@ -53,6 +53,8 @@ struct state {
 	uint64_t next_generation;
 	uint64_t next_principal;
 	struct term term;
+	uint64_t
+		accepted_below; /* an operator has accepted that others have seen later terms below this; 0: he has not */
 	struct term past_terms
 		[STATE_TERMS_MAX]; /* how those of earlier starts ended, the oldest first */
 	uint32_t nr_past_terms;

@@ -267,6 +267,7 @@ void store_put_cluster(struct store *store, const struct state *state)
 	record.next_principal = state->next_principal;
 	record.term = state->term.number;
 	record.term_random = state->term.random;
+	record.accepted_below = state->accepted_below;
 	store_put_message(store, store_key_make(STORE_CLUSTER, NULL, 0, NULL), &record.base);
 }
 

@@ -11,6 +11,7 @@
 
 #define TERM_NS	   ((uint64_t)10000000000U) /* a term's number lasts while something is committed */
 #define NAME_BYTES 512U
+#define EPOCH	   ((uint64_t)1 << 32) /* by this the number grows when older records are accepted */
 
 /* ---- The manager's own */
 
@@ -80,8 +81,27 @@ static bool is_continued(const struct state *state, const Afar__Term *told)
 	return false;
 }
 
-static void note_newer(struct core *core, const char *who)
+/* An operator has accepted older records since. Terms that were told since then have higher numbers. */
+static bool is_accepted(const struct core *core, const Afar__Term *told)
 {
+	return told->number < core->state->accepted_below;
+}
+
+/* What was accepted is told no more. */
+static void forget_accepted(struct core *core)
+{
+	if (core->terms.nr_accepted == 0)
+		return;
+	for (unsigned i = 0; i < core->terms.nr_newer; i++)
+		free(core->terms.newer[i]);
+	core->terms.nr_newer = core->terms.nr_accepted = 0;
+}
+
+static void note_newer(struct core *core, const char *who, uint64_t number)
+{
+	forget_accepted(core);
+	if (number > core->terms.newest)
+		core->terms.newest = number;
 	for (unsigned i = 0; i < core->terms.nr_newer; i++)
 		if (strcmp(core->terms.newer[i], who) == 0)
 			return;
@@ -103,11 +123,11 @@ int terms_check(struct core *core, const Afar__Term *told, const char *what, con
 {
 	char who[NAME_BYTES];
 
-	if (!told || told->number == 0 || core->terms.is_older_accepted ||
+	if (!told || told->number == 0 || is_accepted(core, told) ||
 	    is_continued(core->state, told))
 		return 0;
 	snprintf(who, sizeof(who), "%s %s", what, name);
-	note_newer(core, who);
+	note_newer(core, who, told->number);
 	return error_fail(
 		-ESTALE,
 		"join the cluster: the manager's records are older than what %s has seen: "
@@ -123,13 +143,13 @@ bool terms_are_older(const struct core *core, const Afar__Term *told)
 
 bool terms_add_status(const struct core *core, Afar__ClusterStatus *status)
 {
-	const unsigned nr = core->terms.is_older_accepted ? 0 : core->terms.nr_newer;
+	const unsigned first = core->terms.nr_accepted, nr = core->terms.nr_newer - first;
 
 	status->newer = calloc(nr + 1, sizeof(*status->newer));
 	if (!status->newer)
 		return false;
 	for (unsigned i = 0; i < nr; i++) {
-		status->newer[i] = strdup(core->terms.newer[i]);
+		status->newer[i] = strdup(core->terms.newer[first + i]);
 		if (!status->newer[i])
 			return false;
 		status->n_newer++;
@@ -170,12 +190,32 @@ static int end_others(struct core *core, const struct session *caller)
 	return ret;
 }
 
+/* Whoever was told a later term of what these records do not continue, has one below the new number; and whoever is told one from now
+ * on, has not, also if another older copy is put back. */
+static int begin_epoch(struct core *core)
+{
+	struct state *state = core->state;
+	uint64_t number =
+		state->term.number > core->terms.newest ? state->term.number : core->terms.newest;
+
+	if (__builtin_add_overflow(number | (EPOCH - 1), 1, &number))
+		return error_fail(-EOVERFLOW,
+				  "accept the manager's records: somebody says that it "
+				  "has seen term %llu",
+				  (unsigned long long)core->terms.newest);
+	undo_set(core->undo, state->term.number, number);
+	undo_set(core->undo, state->accepted_below, number);
+	undo_set(core->undo, core->terms.nr_accepted, core->terms.nr_newer);
+	store_put_cluster(core->store, state);
+	return 0;
+}
+
 int accept_records(struct core *core, struct session *session, struct event *event)
 {
-	int ret = undo_room(core->undo, 1);
+	int ret = undo_room(core->undo, 3);
 
 	(void)event;
-	if (core->terms.nr_newer == 0 || core->terms.is_older_accepted)
+	if (core->terms.nr_newer == core->terms.nr_accepted)
 		return error_fail(-EALREADY,
 				  "accept the manager's records: no server or store has seen "
 				  "later ones; there is nothing to accept");
@@ -186,8 +226,9 @@ int accept_records(struct core *core, struct session *session, struct event *eve
 					  "open that would be suspect; use one that has none");
 	log_warn("'%s' accepts that the manager's records are older than what servers have seen",
 		 session->principal);
-	undo_set(core->undo, core->terms.is_older_accepted, true);
-	ret = suspect_all(core);
+	ret = begin_epoch(core);
+	if (ret == 0)
+		ret = suspect_all(core);
 	return ret == 0 ? end_others(core, session) : ret;
 }
 

@@ -219,23 +219,23 @@ static bool is_anybodys(const void *argument, const struct admission *connection
 	return true;
 }
 
-static void on_all_closed(void *argument)
+int fence_all_sessions(const struct fence *fence, void (*done)(void *argument), void *argument)
 {
-	(void)argument;
-}
-
-int fence_all_sessions(const struct fence *fence)
-{
-	const struct progress_order order = {is_anybodys, on_all_closed, NULL, true};
+	const struct progress_order order = {is_anybodys, done, argument, true};
 	struct lanes_closing *closing;
 	int ret = lanes_closing_new(fence->lanes, &closing);
 
 	if (ret != 0)
 		return ret;
+	incarnation_age(fence->incarnation);
 	ret = tickets_revoke_all(fence->tickets);
+	if (ret != 0) {
+		lanes_closing_drop(closing);
+		return ret;
+	}
 	control_end_all(fence->control);
 	lanes_close_connections(closing, &order);
-	return ret;
+	return 0;
 }
 
 /* ---- Namespaces */

@@ -11,6 +11,7 @@
 
 #include "server/control.h"
 #include "server/extent.h"
+#include "server/incarnation.h"
 #include "server/lanes.h"
 #include "server/stores.h"
 #include "server/tickets.h"
@@ -22,6 +23,7 @@ struct fence {
 	struct lanes *lanes;
 	struct control *control;
 	struct stores *stores;
+	struct incarnation *incarnation;
 };
 
 /*
@@ -52,10 +54,10 @@ int fence_session(const struct fence *fence, uint64_t session, void (*done)(void
 		  void *argument);
 
 /*
- * Ends all sessions that there are likewise, of which nobody waits for the end. Those that come afterwards are let in. One thread at a time. -ENOMEM,
- * with a sentence: some may go on.
+ * Ends all sessions likewise, also those that have only a pass or a capability yet: these are not good any more. On the loop's
+ * thread. -ENOMEM, with a sentence: some may go on, and `done` will not run.
  */
-int fence_all_sessions(const struct fence *fence);
+int fence_all_sessions(const struct fence *fence, void (*done)(void *argument), void *argument);
 
 /*
  * Closes all data connections of a namespace; of those for attaching, only the ones for this

@@ -14,7 +14,7 @@
 
 struct incarnation {
 	uint64_t number; /* not 0 */
-	uint64_t began;	 /* on clock_ns() */
+	uint64_t began;	 /* on clock_ns(); atomic */
 	uint8_t signing_key[SIGNING_KEY_BYTES];
 };
 
@@ -24,7 +24,16 @@ int incarnation_draw(struct incarnation *out);
 /* Returns the incarnation's age in whole seconds. */
 static inline uint32_t incarnation_age_s(const struct incarnation *incarnation)
 {
-	return (uint32_t)((clock_ns() - incarnation->began) / 1000000000U);
+	uint64_t began = __atomic_load_n(&incarnation->began, __ATOMIC_ACQUIRE);
+
+	return (uint32_t)((clock_ns() - began) / 1000000000U);
+}
+
+/* Makes it so much older that no pass and no capability of before is good any more. The manager learns that with the next join. */
+static inline void incarnation_age(struct incarnation *incarnation)
+{
+	__atomic_sub_fetch(&incarnation->began, (PASS_LIFETIME_MAX_S + 1) * UINT64_C(1000000000),
+			   __ATOMIC_RELEASE);
 }
 
 #endif

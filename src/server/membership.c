@@ -45,6 +45,14 @@ enum link_state {
 	LINK_CLOSING, /* given up; waiting for the loop to say closed       */
 };
 
+/* The manager has older records, and does not take the server in before all sessions have ended. */
+enum sessions_state {
+	SESSIONS_LIVE,
+	SESSIONS_TO_END, /* when the connection is closed */
+	SESSIONS_ENDING,
+	SESSIONS_ENDED,
+};
+
 struct membership {
 	struct membership_options options;
 	struct orders *orders;
@@ -67,8 +75,9 @@ struct membership {
 
 	struct store_term term; /* the manager's, that it told last */
 	bool is_kept_out;	/* see membership_is_kept_out() */
-	bool has_joined;	/* this incarnation has joined at least once */
-	int failure;		/* not 0: it will not try again */
+	enum sessions_state sessions;
+	bool has_joined; /* this incarnation has joined at least once */
+	int failure;	 /* not 0: it will not try again */
 	char failure_sentence[FAILURE_MAX];
 
 	bool is_report_due;
@@ -120,10 +129,44 @@ static void on_opened(struct rpc_connection *connection)
 	pthread_mutex_unlock(&membership->lock);
 }
 
+/* On a progress thread, or on the loop's. */
+static void on_sessions_ended(void *argument)
+{
+	struct membership *membership = argument;
+
+	pthread_mutex_lock(&membership->lock);
+	membership->sessions = SESSIONS_ENDED;
+	membership->next_attempt = 0;
+	pthread_cond_signal(&membership->changed);
+	pthread_mutex_unlock(&membership->lock);
+}
+
+/* What fails is tried again when the next join is answered so. */
+static void end_sessions(struct membership *membership)
+{
+	log_warn("the manager's records are older than what this server has seen, and an operator "
+		 "has accepted that: all sessions end here, and then it joins");
+	if (fence_all_sessions(membership->options.fence, on_sessions_ended, membership) == 0)
+		return;
+	log_error("end all sessions: %s", error_last_line());
+	pthread_mutex_lock(&membership->lock);
+	membership->sessions = SESSIONS_LIVE;
+	pthread_mutex_unlock(&membership->lock);
+}
+
 static void on_closed(struct rpc_connection *connection, int status)
 {
 	struct membership *membership = rpc_connection_context(connection);
+	bool is_to_end;
 
+	pthread_mutex_lock(&membership->lock);
+	is_to_end = membership->sessions == SESSIONS_TO_END && !membership->is_stopping;
+	if (is_to_end)
+		membership->sessions = SESSIONS_ENDING;
+	pthread_mutex_unlock(&membership->lock);
+	/* It is the last that is done with this connection: whoever waits for that may end the rest. */
+	if (is_to_end)
+		end_sessions(membership);
 	pthread_mutex_lock(&membership->lock);
 	membership->state = LINK_DOWN;
 	orders_set_joined(membership->orders, false);
@@ -288,14 +331,33 @@ static void release_unknown(struct membership *membership, const Afar__ServerJoi
 		log_error("release of %zu extents: %s", joined->n_release, error_last_line());
 }
 
-/* The manager's records are older than these sessions: it gives what they have to others. */
-static void end_sessions(struct membership *membership)
+/* The manager gives what they have to others. Their end begins when this connection has gone (on_closed()). -EAGAIN, with a
+ * sentence. */
+static int end_sessions_first(struct membership *membership)
 {
-	log_warn("the manager's records are older than what this server has seen, and an operator "
-		 "has "
-		 "accepted that: all sessions end here");
-	if (fence_all_sessions(membership->options.fence) != 0)
-		log_error("end all sessions: %s", error_last_line());
+	pthread_mutex_lock(&membership->lock);
+	if (membership->sessions == SESSIONS_LIVE)
+		membership->sessions = SESSIONS_TO_END;
+	pthread_mutex_unlock(&membership->lock);
+	return error_fail(-EAGAIN, "the sessions of before have to end here first: that waits for "
+				   "whoever is in the middle of a transfer, also if it is stopped");
+}
+
+static bool have_sessions_ended(struct membership *membership)
+{
+	bool have_ended;
+
+	pthread_mutex_lock(&membership->lock);
+	have_ended = membership->sessions == SESSIONS_ENDED;
+	pthread_mutex_unlock(&membership->lock);
+	return have_ended;
+}
+
+/* Returns whether the answer says that they have to end, and they have not. */
+static bool must_end_sessions(struct membership *membership, const Afar__Reply *reply)
+{
+	return reply->result_case == AFAR__REPLY__RESULT_SERVER_JOINED &&
+	       reply->server_joined->ends_sessions && !have_sessions_ended(membership);
 }
 
 static void take_term(struct membership *membership, const Afar__Term *term)
@@ -329,12 +391,11 @@ static int exchange_join(struct membership *membership, Afar__ServerJoin *join)
 	ret = rpc_call(membership->connection, &envelope, &request, &frame);
 	if (ret != 0)
 		return ret;
-	ret = check_joined(frame);
+	ret = must_end_sessions(membership, frame->reply) ? end_sessions_first(membership)
+							  : check_joined(frame);
 	if (ret == 0) {
 		joined = frame->reply->server_joined;
 		take_identity(membership, joined);
-		if (joined->ends_sessions)
-			end_sessions(membership);
 		take_term(membership, joined->term);
 		join_take_stores(options, join, joined);
 		release_unknown(membership, joined);
@@ -385,6 +446,8 @@ static int send_join(struct membership *membership)
 	ret = join_compose(&membership->options, &membership->self, term, &join);
 	if (ret != 0)
 		return ret;
+	join->ends_first = true;
+	join->has_ended_sessions = have_sessions_ended(membership);
 	ret = exchange_join(membership, join);
 	afar__server_join__free_unpacked(join, &protobuf_wiping);
 	return ret;
@@ -403,6 +466,7 @@ static void join_manager(struct membership *membership)
 	if (membership->state == LINK_OPEN && ret == 0) {
 		membership->state = LINK_JOINED;
 		membership->has_joined = true;
+		membership->sessions = SESSIONS_LIVE;
 		join_key_accepted(&membership->join_key);
 		orders_set_joined(membership->orders, true);
 		membership->outage[0] = '\0';

@@ -274,7 +274,7 @@ static int start_membership(struct server *server, struct rpc_loop *loop,
 	int ret;
 
 	server->fence = (struct fence){server->pool, server->tickets, server->lanes,
-				       server->control, &server->stores};
+				       server->control, &server->stores, &server->incarnation};
 	ret = membership_open(&membership, &opened);
 	if (ret != 0)
 		return ret;

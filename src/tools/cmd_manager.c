@@ -98,7 +98,7 @@ static int accept(struct cli *cli, bool is_sure)
 			"accept older records: nothing is done yet; put the manager's newest "
 			"folder "
 			"back if there is one. Else say --yes: what was made since this copy is "
-			"given up, programs that were connected before end, and nothing of before "
+			"given up, programs that are connected end, and nothing of before "
 			"is read until 'afar ns accept-older' says so of each namespace, because "
 			"bytes were given to others since");
 	ret = afar_manager_accept_older(cli->session);

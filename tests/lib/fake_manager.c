@@ -92,6 +92,16 @@ static void on_join(struct fake_manager *manager, const Afar__ServerJoin *join,
 		rpc_reply(call, 1, &reply);
 		return;
 	}
+	if (manager->ends_sessions && !join->has_ended_sessions) {
+		assert_true(join->ends_first);
+		manager->nr_refused++;
+		joined.ends_sessions = true;
+		joined.cluster = (char *)"fake";
+		reply.result_case = AFAR__REPLY__RESULT_SERVER_JOINED;
+		reply.server_joined = &joined;
+		rpc_reply(call, 1, &reply);
+		return;
+	}
 	note_join(manager, join);
 	/* Reports count from here: an older one may say what is waited for by chance. */
 	manager->nr_reports = 0;

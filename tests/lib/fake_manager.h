@@ -64,6 +64,7 @@ struct fake_manager {
 	pthread_cond_t changed;
 	struct rpc_connection *connection; /* the server's, while it is open */
 	int refuse_joins_with;
+	bool ends_sessions; /* a server that has not ended its sessions is not taken in */
 	unsigned nr_joins, nr_refused, nr_reports;
 	uint64_t release[FAKE_EXTENTS_MAX]; /* said at the next join */
 	size_t nr_release;

@@ -308,6 +308,10 @@ int fixture_join(struct fixture *fixture, size_t index, uint64_t capacity)
 	core_run(fixture->core, &fixture->events);
 	assert_non_null(reply);
 	status = reply->status;
+	if (status == 0 && reply->server_joined->server == 0) {
+		assert_true(reply->server_joined->ends_sessions);
+		status = -EAGAIN;
+	}
 	if (status == 0) {
 		server->number = reply->server_joined->server;
 		snprintf(server->cluster, sizeof(server->cluster), "%s",

@@ -429,6 +429,8 @@ Afar__Request *fake_server_join(const struct fake_server *server, size_t index)
 	join->cluster = strdup(server->cluster);
 	join->capacity_bytes = server->capacity;
 	join->age_s = server->age_s;
+	join->ends_first = server->ends_first;
+	join->has_ended_sessions = server->has_ended_sessions;
 	join->signing_key.data = malloc(SIGNING_KEY_BYTES);
 	memcpy(join->signing_key.data, server->signing_key, SIGNING_KEY_BYTES);
 	join->signing_key.len = SIGNING_KEY_BYTES - server->does_cut_key;

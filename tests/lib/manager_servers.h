@@ -61,6 +61,7 @@ struct fake_server {
 	uint8_t signing_key[SIGNING_KEY_BYTES]; /* of the incarnation */
 	bool does_cut_key;			/* tells one that is too short */
 	uint32_t age_s;
+	bool ends_first, has_ended_sessions; /* as it says when it joins */
 	uint64_t capacity;
 	struct fake_extent extents[FIXTURE_EXTENTS_MAX];
 	size_t nr_extents;

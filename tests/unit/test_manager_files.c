@@ -172,6 +172,36 @@ static void test_room_comes_back_zeroed(void **state)
 	assert_true(fixture.servers[0].nr_zeroed > 1 && fixture.servers[1].nr_zeroed > 0);
 }
 
+/* What is free in older records may have others' bytes: it is given to nobody before it is zeroed, and the pool grows into nothing
+ * that was reserved before. */
+static void test_older_free_room_is_zeroed(void **state)
+{
+	uint64_t all = POOL_BYTES / FILE_UNIT;
+	unsigned nr_zeroed;
+
+	(void)state;
+	FILE_DO(ask_make(ROOT, "g", S_IFREG | 0644, 0, 100 * FILE_UNIT), 0);
+	EXPECT(&client, ask_reserve(fs_number, POOL_BYTES), 0);
+	assert_int_equal(ns_of(fs_number)->reserved_bytes, 2 * POOL_BYTES);
+	nr_zeroed = fixture.servers[0].nr_zeroed;
+	ns_of(fs_number)->is_suspect = true;
+	fixture.servers[0].refuse_to_zero = -EIO;
+	fixture.store.fail_at = 1;
+	EXPECT(&client, ask_accept_namespace("f"), -ENOSPC);
+	assert_int_equal(free_units(), all - 100);
+	assert_true(ns_of(fs_number)->is_suspect);
+	fixture_advance(&fixture, 2000);
+	EXPECT(&client, ask_accept_namespace("f"), 0);
+	assert_int_equal(ns_of(fs_number)->reserved_bytes, POOL_BYTES);
+	assert_int_equal(free_units(), 0);
+	assert_int_equal(fs_of()->pending_bytes, (all - 100) * FILE_UNIT);
+	check_files();
+	fixture.servers[0].refuse_to_zero = 0;
+	fixture_advance(&fixture, 2000);
+	assert_int_equal(free_units(), all - 100);
+	assert_true(fixture.servers[0].nr_zeroed > nr_zeroed);
+}
+
 static void test_full(void **state)
 {
 	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
@@ -806,6 +836,7 @@ TEST_GROUP(manager_files)
 		FILES_TEST(test_symbolic_links),
 		FILES_TEST(test_nobody_is_believed_to_be_another),
 		FILES_TEST(test_room_comes_back_zeroed),
+		FILES_TEST(test_older_free_room_is_zeroed),
 		FILES_TEST(test_full),
 		FILES_TEST(test_what_came_with_the_making_goes_if_nobody_has_used_it),
 		FILES_TEST(test_an_end_that_comes_late),

@@ -137,6 +137,87 @@ static bool is_open(const struct fake_client *who)
 	return session && !session->is_ending;
 }
 
+/* What was accepted holds also for who comes later, after a restart, and not for another older copy. */
+static void test_acceptance_lasts(void **state)
+{
+	struct memory_store before, accepted;
+	uint64_t ns;
+
+	(void)state;
+	assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
+	memory_store_save(&fixture.store, &before);
+	restart();
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	for (int i = 0; i < 3; i++) { /* it has seen more than the first */
+		restart();
+		assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
+	}
+	fixture_disconnect(&fixture, 1);
+	memory_store_restore(&fixture.store, &before);
+	restart();
+	expect_kept_out(0, "server server-0");
+	fixture.store.fail_at = 1;
+	EXPECT(&client, ask_accept_records(), -ENOSPC);
+	fixture_advance(&fixture, 2000);
+	expect_newer(1, "server server-0");
+	EXPECT(&client, ask_accept_records(), 0);
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	/* It is in use again. */
+	ns = make_namespace(&fixture, &client, "made");
+	EXPECT(&client, ask_reserve(ns, 4 * MIB), 0);
+	EXPECT(&client, ask_alloc(ns, "r", MIB, false), 0);
+	memory_store_save(&fixture.store, &accepted);
+	restart();
+	assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	expect_newer(0, NULL);
+	EXPECT(&client, ask_accept_records(), -EALREADY);
+	EXPECT(&client, ask_open(ns, "r", 0), 0);
+	check_all(&fixture);
+	/* And a copy of it is older, too. */
+	fixture_disconnect(&fixture, 1);
+	memory_store_restore(&fixture.store, &accepted);
+	restart();
+	expect_kept_out(0, "server server-0");
+	expect_newer(1, "server server-0");
+	EXPECT(&client, ask_accept_records(), 0);
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
+	EXPECT(&client, ask_open(ns, "r", 0), -EBADMSG);
+	check_all(&fixture);
+}
+
+/* One that can is taken in only when its sessions have ended. */
+static void test_sessions_end_first(void **state)
+{
+	struct fake_server *server = &fixture.servers[0];
+	struct memory_store before;
+	struct term term;
+
+	(void)state;
+	memory_store_save(&fixture.store, &before);
+	restart();
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	memory_store_restore(&fixture.store, &before);
+	restart();
+	server->ends_first = true;
+	expect_kept_out(0, "server server-0");
+	EXPECT(&client, ask_accept_records(), 0);
+	term = server->term;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(fixture_join(&fixture, 0, GIB), -EAGAIN);
+		assert_int_equal(nr_up(), 0);
+	}
+	server->has_ended_sessions = true;
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	assert_int_equal(nr_up(), 1);
+	assert_true(server->term.random != term.random);
+	/* It has sessions again, which these records know. */
+	server->has_ended_sessions = false;
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	check_all(&fixture);
+}
+
 /* What older records lead to may be others' by now: nobody is led there before an operator says so, and who knows of later ones
  * ends. */
 static void test_accepted_records_are_suspect(void **state)
@@ -304,6 +385,8 @@ TEST_GROUP(manager_terms)
 		TERMS_TEST(test_copy_within_a_run),
 		TERMS_TEST(test_failed_commit),
 		TERMS_TEST(test_store_knows),
+		TERMS_TEST(test_acceptance_lasts),
+		TERMS_TEST(test_sessions_end_first),
 		TERMS_TEST(test_accepted_records_are_suspect),
 		TERMS_TEST(test_opened_before_acceptance),
 	};

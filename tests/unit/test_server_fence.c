@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "group.h"
 #include "lib/child.h"
+#include "lib/control.h"
 #include "lib/moment.h"
 #include "lib/server_cluster.h"
 #include "lib/transport.h"
@@ -226,6 +227,53 @@ static void test_half_a_write_of_an_accomplice(void **state)
 	if (!is_on_tcp())
 		skip();
 	half_a_write_does_not_land(SESSION + 1);
+}
+
+/* ---- The manager has older records */
+
+/* All sessions end before the server is taken in, also those that have only a pass yet. */
+static void test_all_sessions_end_first(void **state)
+{
+	uint8_t *source = malloc(CAPACITY);
+	struct fabric_piece piece = {.addr = source, .length = CAPACITY};
+	struct rpc_connection *connection;
+	struct key late, pass;
+	struct fake_extent extent;
+	struct cluster cluster;
+	char address[FAKE_ADDRESS_MAX];
+	size_t nr_extents = 1;
+	unsigned nr_joins;
+	struct key_of key;
+
+	(void)state;
+	assert_non_null(source);
+	cluster_open(&cluster, 1);
+	assert_int_equal(
+		fake_manager_reserve(&cluster.manager, NAMESPACE, CAPACITY, &extent, &nr_extents),
+		0);
+	assert_int_equal(get_keys(&cluster, NAMESPACE, &extent.extent, 1, &key), 0);
+	if (is_on_tcp())
+		stop_in_mid_write(&cluster, SESSION, &piece, &key);
+	else
+		assert_int_equal(connect_data(&cluster, SESSION), 0);
+	late = fake_manager_pass(&cluster.manager, SESSION + 1);
+	nr_joins = cluster.manager.nr_joins;
+	strcpy(address, cluster.manager.address);
+	fake_manager_vanish(&cluster.manager);
+	cluster.manager.ends_sessions = true;
+	fake_manager_listen(&cluster.manager, address);
+	fake_manager_await(&cluster.manager, cluster.manager.nr_joins == nr_joins + 1);
+	assert_true(cluster.manager.nr_refused > 0);
+	data_client_await_closed(&cluster.data);
+	/* What it was given before is good for nothing, and what it is given now is. */
+	assert_int_not_equal(try_control(&cluster, &late, &connection), 0);
+	pass = fake_manager_pass(&cluster.manager, SESSION);
+	assert_int_not_equal(try_control(&cluster, &pass, &connection), 0);
+	pass = fake_manager_pass(&cluster.manager, SESSION + 1);
+	assert_int_equal(try_control(&cluster, &pass, &connection), 0);
+	control_close(connection);
+	cluster_close(&cluster);
+	free(source);
 }
 
 /* ---- Connecting again */
@@ -437,6 +485,7 @@ TEST_GROUP(server_fence)
 		cmocka_unit_test(test_report_tells_of_scrubbing),
 		cmocka_unit_test(test_half_a_write_does_not_land),
 		cmocka_unit_test(test_half_a_write_of_an_accomplice),
+		cmocka_unit_test(test_all_sessions_end_first),
 		cmocka_unit_test(test_a_replaced_connection_is_closed_first),
 		cmocka_unit_test(test_a_ticket_redeemed_at_the_last_moment),
 		cmocka_unit_test(test_start_checks_the_transport),

@@ -68,6 +68,8 @@ int files_scrubbed(struct core *core, const struct outgoing *outgoing, bool is_d
  * lost, and the rest of the pool goes on. Does nothing for any other extent. -ENOMEM. */
 int files_lose(struct core *core, const struct extent *extent);
 
+/* Has all that is free in the pool zeroed before somebody gets it: others' bytes may be there. -ENOMEM. */
+int files_scrub_free(struct core *core, const struct namespace *ns);
 /* Whole extents in which nothing is used leave a file system's pool, at most so many bytes with those that it has not
  * grown into. Does nothing for another namespace. -ENOMEM. */
 int files_shrink(struct core *core, const struct namespace *ns, uint64_t bytes);

@@ -240,6 +240,46 @@ int pool_give(struct fs *fs, struct run *runs, size_t nr)
 	return ret;
 }
 
+/* Takes all that is free. `runs` has room for it. */
+static int take_all(struct fs *fs, struct run *runs)
+{
+	int ret = 0;
+
+	for (size_t i = 0; fs->space.nr_runs != 0 && ret == 0; i++) {
+		const struct space_run run = fs->space.runs[fs->space.nr_runs - 1];
+
+		ret = undo_room(fs_core(fs)->undo, 1);
+		if (ret == 0)
+			ret = space_take_at(&fs->space, run.offset, run.length);
+		if (ret < 0)
+			return ret;
+		undo_space_taken(fs_core(fs)->undo, &fs->space, run.offset, run.length);
+		record_put_space(fs, run.offset, run.length);
+		runs[i] = (struct run){0, run.offset / FILE_UNIT, run.length / FILE_UNIT};
+	}
+	return ret;
+}
+
+int files_scrub_free(struct core *core, const struct namespace *ns)
+{
+	struct fs *fs = files_find(core, ns->number);
+	int ret = fs ? pool_look(fs) : 0;
+	struct run *runs;
+	size_t nr;
+
+	if (!fs || ret < 0 || fs->space.nr_runs == 0)
+		return ret;
+	nr = fs->space.nr_runs;
+	runs = calloc(nr, sizeof(*runs));
+	if (!runs)
+		return error_code(-ENOMEM);
+	ret = take_all(fs, runs);
+	if (ret == 0)
+		return pool_give(fs, runs, nr);
+	free(runs);
+	return ret;
+}
+
 int pool_give_zeroed(struct scrub *scrub)
 {
 	struct fs *fs = scrub->fs;
