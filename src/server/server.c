@@ -273,7 +273,7 @@ static int start_membership(struct server *server, struct rpc_loop *loop,
 	struct membership *opened;
 	int ret;
 
-	server->fence = (struct fence){server->pool, server->tickets, server->lanes,
+	server->fence = (struct fence){server->pool,	server->tickets, server->lanes,
 				       server->control, &server->stores, &server->incarnation};
 	ret = membership_open(&membership, &opened);
 	if (ret != 0)
