@@ -62,29 +62,29 @@ struct membership {
 	pthread_cond_t changed;
 	bool is_started;
 	bool is_stopping;
+	bool is_told;	  /* why we have closed the connection: that is logged */
+	bool is_renewing; /* the key, as soon as there is nothing between */
 	enum link_state state;
 	struct rpc_connection *connection; /* the thread's own reference, or NULL     */
+	struct join_key join_key;	   /* the thread's own */
 	int closed_status;
-	bool is_told;		     /* why we have closed the connection: that is logged */
-	struct join_key join_key;    /* the thread's own */
-	bool is_renewing;	     /* the key, as soon as there is nothing between */
-	struct server_identity self; /* number 0 before its first join */
-	char outage[OUTAGE_MAX];     /* as logged last; empty while joined */
+	char outage[OUTAGE_MAX]; /* as logged last; empty while joined */
 	struct backoff backoff;
-	uint64_t next_attempt; /* on clock_ns()                                       */
+	uint64_t next_attempt;	     /* on clock_ns()                                       */
+	struct server_identity self; /* number 0 before its first join */
 
 	struct store_term term; /* the manager's, that it told last */
-	bool is_kept_out;	/* see membership_is_kept_out() */
 	enum sessions_state sessions;
-	bool has_joined; /* this incarnation has joined at least once */
-	int failure;	 /* not 0: it will not try again */
+	int failure; /* not 0: it will not try again */
 	char failure_sentence[FAILURE_MAX];
 
-	bool is_report_due;
 	uint64_t next_report;	/* on clock_ns(); no report before this */
 	uint64_t report_anyway; /* and one at this, also without news */
-	bool is_term_due;	/* stores do not know the last one yet */
 	struct reported reported;
+	bool is_report_due;
+	bool is_term_due; /* stores do not know the last one yet */
+	bool is_kept_out; /* see membership_is_kept_out() */
+	bool has_joined;  /* this incarnation has joined at least once */
 };
 
 static unsigned long long printable(uint64_t number)
