@@ -112,6 +112,8 @@ refused 1 'nobody answers there' "$AFAR" mount f "$scratch/m"
 ln -s "$AFAR_MOUNT" mount.afar
 for how in "$AFAR mount --retry 60" ./mount.afar; do
 	mkdir -p m
+	# That of the round before is not to be read: the shell may open the file for the new mount later than that.
+	rm -f early.err
 	# shellcheck disable=SC2086 # words
 	$how f m 2>early.err &
 	pid_early=$!
