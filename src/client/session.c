@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Sessions: opening and closing, and calls to the manager that outlive its connection. */
 #include "client/session.h"
-#include "client/linger.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,9 +12,7 @@
 #include "base/forks.h"
 #include "base/hold.h"
 #include "client/abi.h"
-#include "client/attach.h"
 #include "client/call.h"
-#include "client/fs.h"
 #include "client/peer.h"
 #include "client/queue.h"
 #include "client/registrations.h"
@@ -144,15 +141,8 @@ static void take_answer(struct afar_session *session, const Afar__Reply *reply)
 	}
 	session->features = reply->session_opened->features; /* a newer manager may have come */
 	backoff_reset(&session->retry);
-	fs_session_resumed(session);
+	session->events->resumed(session);
 	set_state(session, SESSION_UP, 0);
-}
-
-/* Ends all connections to servers when the session has ended, because servers may wait for that. */
-static void let_go(struct afar_session *session)
-{
-	attachments_let_go(session);
-	queue_pool_let_go(session);
 }
 
 static void session_opened(void *argument, const Afar__Frame *frame, int status)
@@ -173,7 +163,7 @@ static void session_opened(void *argument, const Afar__Frame *frame, int status)
 	}
 	pthread_mutex_unlock(&session->lock);
 	if (has_ended)
-		let_go(session);
+		session->events->ended(session);
 }
 
 static void describe_client(char *out, size_t size)
@@ -242,7 +232,7 @@ static void manager_closed(struct rpc_connection *connection, int status)
 	}
 	pthread_mutex_unlock(&session->lock);
 	if (has_ended)
-		let_go(session);
+		session->events->ended(session);
 	if (delay_ms)
 		rpc_loop_timer(session->loop, delay_ms, connect_again, session);
 }
@@ -251,15 +241,11 @@ static void manager_closed(struct rpc_connection *connection, int status)
 static void manager_asks(struct rpc_connection *connection, const Afar__Frame *frame,
 			 struct rpc_call *call)
 {
+	struct afar_session *session = rpc_connection_context(connection);
+
 	if (frame->request->call_case == AFAR__REQUEST__CALL_LOOK)
-		counts_answer(rpc_connection_context(connection), call);
-	else if (frame->request->call_case == AFAR__REQUEST__CALL_FILE_RECALL)
-		fs_recall(rpc_connection_context(connection), frame->request->file_recall, call);
-	else if (frame->request->call_case == AFAR__REQUEST__CALL_FILE_REVOKE)
-		known_revoke(rpc_connection_context(connection), frame->request->file_revoke, call);
-	else if (frame->request->call_case == AFAR__REQUEST__CALL_FILES_GONE)
-		used_ask(rpc_connection_context(connection), frame->request, call);
-	else
+		counts_answer(session, call);
+	else if (!session->events->asked(session, frame->request, call))
 		rpc_reply_status(call, 0,
 				 error_fail(-EOPNOTSUPP, "call %d: a client does not take it",
 					    (int)frame->request->call_case));
@@ -628,9 +614,7 @@ static void session_destroy(struct afar_session *session)
 	/* Stops the control thread first, because it may be using the queues. */
 	if (session->loop)
 		rpc_loop_stop(session->loop);
-	attachments_close(session);
-	queue_pool_close(session);
-	regions_forget(session);
+	session->events->freed(session);
 	peers_free(session);
 	reaches_free(session);
 	session_counts_free(&session->counts);
@@ -710,9 +694,8 @@ static int wait_opened(struct afar_session *session)
 	return ret ? fail_opening(session, ret) : 0;
 }
 
-PUBLIC_CALL(int, afar_session_open,
-	    (const char *uri, const struct afar_session_options *given, struct afar_session **out),
-	    (uri, given, out))
+int session_open(const struct session_events *events, const char *uri,
+		 const struct afar_session_options *given, struct afar_session **out)
 {
 	struct afar_session_options options = {0};
 	char default_uri[PATH_MAX + 512];
@@ -740,6 +723,7 @@ PUBLIC_CALL(int, afar_session_open,
 	if (!session)
 		return error_code(-ENOMEM);
 
+	session->events = events;
 	apply_options(session, &options);
 	snprintf(session->path, sizeof(session->path), "%s", options.path);
 	ret = uri_parse(uri, &session->uri);
@@ -836,7 +820,7 @@ PUBLIC_CALL(int, afar_session_close, (struct afar_session *session), (session))
 	if (ret)
 		return error_fail(ret, "close a session: it is closed already");
 	/* Ends the connections first: nothing posted can land after the manager has heard. */
-	queue_pool_close(session);
+	session->events->closing(session);
 	tell_manager(session);
 	session_destroy(session);
 	handle_retire(session);

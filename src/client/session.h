@@ -37,8 +37,25 @@ enum session_state {
 	SESSION_ENDED,	 /* for good: the manager has ended it, or it is being closed */
 };
 
+struct afar_session;
+
+/* What parts of the library above it do when something happens to a session. */
+struct session_events {
+	/* The manager has taken it up again. On the control thread, before calls are made; the lock is held. */
+	void (*resumed)(struct afar_session *session);
+	/* It has ended: all connections to servers are to end, because servers may wait for that. */
+	void (*ended)(struct afar_session *session);
+	/* The manager asks. It may take the message out of the request. False: nobody knows the call. */
+	bool (*asked)(struct afar_session *session, Afar__Request *request, struct rpc_call *call);
+	/* The program closes it: nothing that was posted may land after the manager has heard of that. */
+	void (*closing)(struct afar_session *session);
+	/* Nothing of it is used any more. */
+	void (*freed)(struct afar_session *session);
+};
+
 struct afar_session {
 	struct handle handle;
+	const struct session_events *events;
 	unsigned fork_generation; /* of the process that opened it */
 
 	struct uri uri;
@@ -98,6 +115,9 @@ struct afar_session {
 	int attach_fd;
 };
 
+/* afar_session_open(), for who says what is to happen. */
+int session_open(const struct session_events *events, const char *uri,
+		 const struct afar_session_options *given, struct afar_session **out);
 /* Returns whether the manager has ended the session. Begin nothing new with servers then. */
 bool session_has_ended(struct afar_session *session);
 

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Opening a session. Here, above all parts of the library, it is told which of them want to hear what happens to it. */
+#include "client/attach.h"
+#include "client/call.h"
+#include "client/fs.h"
+#include "client/fs_known.h"
+#include "client/fs_used.h"
+#include "client/linger.h"
+#include "client/queue.h"
+#include "client/session.h"
+
+static void end(struct afar_session *session)
+{
+	attachments_let_go(session);
+	queue_pool_let_go(session);
+}
+
+static bool ask(struct afar_session *session, Afar__Request *request, struct rpc_call *call)
+{
+	switch (request->call_case) {
+	case AFAR__REQUEST__CALL_FILE_RECALL:
+		fs_recall(session, request->file_recall, call);
+		return true;
+	case AFAR__REQUEST__CALL_FILE_REVOKE:
+		known_revoke(session, request->file_revoke, call);
+		return true;
+	case AFAR__REQUEST__CALL_FILES_GONE:
+		used_ask(session, request, call);
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void forget(struct afar_session *session)
+{
+	attachments_close(session);
+	queue_pool_close(session);
+	regions_forget(session);
+}
+
+static const struct session_events events = {
+	.resumed = fs_session_resumed,
+	.ended = end,
+	.asked = ask,
+	.closing = queue_pool_close,
+	.freed = forget,
+};
+
+PUBLIC_CALL(int, afar_session_open,
+	    (const char *uri, const struct afar_session_options *options, struct afar_session **out),
+	    (uri, options, out))
+{
+	return session_open(&events, uri, options, out);
+}
