@@ -140,9 +140,6 @@ int job_fail_slow(const struct core *core, const struct job *job);
 
 /* Attaches a request that comes again to its running job. */
 bool jobs_attach(struct core *core, struct event *event);
-/* A server's answer: it is at `peer`, or was. */
-void job_answered(struct core *core, struct job_part *part, const void *peer,
-		  const Afar__Reply *answer, int status);
 /* A server has lost its connection: what it granted there is void. */
 void jobs_server_down(struct core *core, const struct live_server *live);
 /* The namespace's memory goes: jobs that took of it give it back, and fail with the commit.

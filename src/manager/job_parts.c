@@ -10,6 +10,8 @@
 #include "manager/job_private.h"
 #include "manager/placement.h"
 
+static outgoing_answered answered;
+
 #define PART_EXTENTS_MAX ((size_t)1 << 16)
 
 static void part_free(struct job_part *part)
@@ -171,8 +173,10 @@ static int add_part(struct core *core, struct job *job, struct live_server *live
 		    Afar__Request *request, const struct job_part *wanted)
 {
 	struct job_part *part = calloc(1, sizeof(*part));
-	struct outgoing *outgoing = outgoing_new(OUTGOING_JOB, live);
+	struct outgoing *outgoing = outgoing_new(answered, live);
 
+	if (outgoing)
+		outgoing->may_fail = true;
 	if (!part || !outgoing || !request) {
 		free(part);
 		outgoing_free(outgoing);
@@ -303,16 +307,19 @@ static void fail_part(struct core *core, struct job_part *part, int status)
 		job_fail(job, ret);
 }
 
-void job_answered(struct core *core, struct job_part *part, const void *peer,
-		  const Afar__Reply *answer, int status)
+static int answered(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
 {
+	struct job_part *part = outgoing->part;
+	const Afar__Reply *answer = event->answer;
 	struct live_server *live = core_live_server(core, part->server);
 	struct job *job = part->job;
 	/* From an earlier connection, it has been reconciled: what it granted was given back. */
-	bool is_current = live && live->peer == peer;
+	bool is_current = live && live->peer == event->peer;
 	uint64_t first;
-	int ret = is_current ? check_answer(core, part, answer, status) : error_code(-AFAR_ESERVER);
+	int ret = is_current ? check_answer(core, part, answer, event->status)
+			     : error_code(-AFAR_ESERVER);
 
+	(void)is_done;
 	if (ret < 0) {
 		log_warn("%s: server %llu failed: %s", job->title, (unsigned long long)part->server,
 			 afar_strerror(ret));
@@ -334,6 +341,7 @@ void job_answered(struct core *core, struct job_part *part, const void *peer,
 		undo_part(core, part);
 	if (job->state == JOB_ASKED && parts_asked(job, &first) == 0)
 		job->state = JOB_SETTLE;
+	return 0;
 }
 
 void jobs_server_down(struct core *core, const struct live_server *live)

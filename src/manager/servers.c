@@ -151,7 +151,7 @@ void extent_list_close(struct extent_list *list)
 	*list = (struct extent_list){0};
 }
 
-struct outgoing *outgoing_new_to(enum outgoing_kind kind, void *peer)
+struct outgoing *outgoing_new_to(outgoing_answered *answered, void *peer)
 {
 	struct outgoing *outgoing = calloc(1, sizeof(*outgoing));
 
@@ -162,13 +162,13 @@ struct outgoing *outgoing_new_to(enum outgoing_kind kind, void *peer)
 		free(outgoing);
 		return NULL;
 	}
-	outgoing->kind = kind;
+	outgoing->answered = answered;
 	return outgoing;
 }
 
-struct outgoing *outgoing_new(enum outgoing_kind kind, const struct live_server *live)
+struct outgoing *outgoing_new(outgoing_answered *answered, const struct live_server *live)
 {
-	struct outgoing *outgoing = outgoing_new_to(kind, live->peer);
+	struct outgoing *outgoing = outgoing_new_to(answered, live->peer);
 
 	if (!outgoing)
 		return NULL;
@@ -246,10 +246,10 @@ Afar__Request *server_ask_release(const struct extent_list *list)
 
 /* Takes the list over. Without memory for the call it closes the connection, because rejoining
  * brings the same about. */
-static void call_release(struct core *core, struct live_server *live, enum outgoing_kind kind,
+static void call_release(struct core *core, struct live_server *live, outgoing_answered *answered,
 			 struct extent_list *list)
 {
-	struct outgoing *outgoing = outgoing_new(kind, live);
+	struct outgoing *outgoing = outgoing_new(answered, live);
 	Afar__Request *request = server_ask_release(list);
 
 	if (!outgoing || !request) {
@@ -265,42 +265,75 @@ static void call_release(struct core *core, struct live_server *live, enum outgo
 		    request, outgoing);
 }
 
-void server_undo(struct core *core, struct live_server *live, struct extent_list *list)
+/* Nobody asks for it again: joining anew brings the same about. */
+static int undone(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
 {
-	call_release(core, live, OUTGOING_UNDO, list);
+	struct live_server *live = core_live_server(core, outgoing->server);
+
+	if (event->answer && !is_done && live && live->peer && live->peer == event->peer)
+		core->environment.close_peer(core->environment.context, live->peer);
+	return 0;
 }
 
-static void call_simple(struct core *core, struct live_server *live, enum outgoing_kind kind,
-			uint64_t session)
+void server_undo(struct core *core, struct live_server *live, struct extent_list *list)
 {
-	struct outgoing *outgoing = outgoing_new(kind, live);
-	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
+	call_release(core, live, undone, list);
+}
 
-	if (!outgoing || !request)
-		goto out_free;
-	outgoing->session = session;
-	if (kind == OUTGOING_PING) {
-		request->ping = MESSAGE_NEW(afar__ping, Afar__Ping);
-		if (!request->ping)
-			goto out_free;
-		request->call_case = AFAR__REQUEST__CALL_PING;
-	} else {
-		request->session_end = MESSAGE_NEW(afar__session_end, Afar__SessionEnd);
-		if (!request->session_end)
-			goto out_free;
-		request->session_end->session = session;
-		request->call_case = AFAR__REQUEST__CALL_SESSION_END;
+/* Takes the request over, which may be NULL. Without memory for the call it closes the connection. */
+static void call_simple(struct core *core, struct live_server *live, uint32_t timeout_ms,
+			Afar__Request *request, struct outgoing *outgoing)
+{
+	if (outgoing && request) {
+		server_call(core, live, timeout_ms, request, outgoing);
+		return;
 	}
-	/* The end of a session has no time-out: it may wait for a client that is stopped and at the
-	 * memory itself. A server that is gone is noticed by its connection. */
-	server_call(core, live, kind == OUTGOING_PING ? SERVER_PROBE_MS : CORE_NO_TIMEOUT, request,
-		    outgoing);
-	return;
-
-out_free:
-	free(request);
+	if (request)
+		afar__request__free_unpacked(request, NULL);
 	outgoing_free(outgoing);
 	core->environment.close_peer(core->environment.context, live->peer);
+}
+
+static Afar__Request *ask_ping(void)
+{
+	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
+	Afar__Ping *ping = MESSAGE_NEW(afar__ping, Afar__Ping);
+
+	if (!request || !ping) {
+		free(request);
+		free(ping);
+		return NULL;
+	}
+	request->ping = ping;
+	request->call_case = AFAR__REQUEST__CALL_PING;
+	return request;
+}
+
+static Afar__Request *ask_end(uint64_t session)
+{
+	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
+	Afar__SessionEnd *end = MESSAGE_NEW(afar__session_end, Afar__SessionEnd);
+
+	if (!request || !end) {
+		free(request);
+		free(end);
+		return NULL;
+	}
+	end->session = session;
+	request->session_end = end;
+	request->call_case = AFAR__REQUEST__CALL_SESSION_END;
+	return request;
+}
+
+static int probed(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
+{
+	struct live_server *live = core_live_server(core, outgoing->server);
+
+	(void)event;
+	(void)is_done;
+	if (live)
+		live->is_probed = false;
+	return 0;
 }
 
 void server_probe(struct core *core, struct live_server *live)
@@ -308,10 +341,12 @@ void server_probe(struct core *core, struct live_server *live)
 	if (live->is_probed)
 		return;
 	live->is_probed = true;
-	call_simple(core, live, OUTGOING_PING, 0);
+	call_simple(core, live, SERVER_PROBE_MS, ask_ping(), outgoing_new(probed, live));
 }
 
 /* ---- What servers must be told */
+
+static outgoing_answered released, fenced;
 
 static void drive_releases(struct core *core, struct live_server *live, struct pool *pool)
 {
@@ -339,11 +374,15 @@ static void drive_releases(struct core *core, struct live_server *live, struct p
 		list.namespaces[list.nr] = extent->namespace_number;
 		list.numbers[list.nr++] = extent->number;
 	}
-	call_release(core, live, OUTGOING_RELEASE, &list);
+	call_release(core, live, released, &list);
 }
 
+/* The end of a session has no time-out: it may wait for a client that is stopped and at the memory itself. A server that is gone is
+ * noticed by its connection. */
 static void drive_fences(struct core *core, struct session *session)
 {
+	struct outgoing *outgoing;
+
 	for (size_t i = 0; i < session->nr_fences; i++) {
 		struct fence *fence = &session->fences[i];
 		struct live_server *live;
@@ -355,7 +394,10 @@ static void drive_fences(struct core *core, struct session *session)
 		    live->retry_at > core_now(core))
 			continue;
 		fence->is_sent = true;
-		call_simple(core, live, OUTGOING_FENCE, session->number);
+		outgoing = outgoing_new(fenced, live);
+		if (outgoing)
+			outgoing->session = session->number;
+		call_simple(core, live, CORE_NO_TIMEOUT, ask_end(session->number), outgoing);
 	}
 }
 
@@ -413,12 +455,23 @@ static struct extent *find_told(const struct core *core, const struct outgoing *
 	return extent && extent_is_releasing(extent) ? extent : NULL;
 }
 
+/* Whether it comes over the connection that the server has now. */
+static bool is_current(const struct core *core, const struct outgoing *outgoing,
+		       const struct event *event)
+{
+	const struct live_server *live = core_live_server(core, outgoing->server);
+
+	return live && live->peer && live->peer == event->peer;
+}
+
 /* The call is over. If the commit fails, its extents are told again. */
-static int released(struct core *core, const struct outgoing *outgoing, bool is_done)
+static int released(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
 {
 	struct extent *extent;
 	int ret = 0;
 
+	if (!is_done && !is_current(core, outgoing, event))
+		return 0;
 	for (size_t i = 0; i < outgoing->extents.nr; i++) {
 		extent = find_told(core, outgoing, i);
 		if (extent && extent->state == EXTENT_TOLD)
@@ -432,11 +485,11 @@ static int released(struct core *core, const struct outgoing *outgoing, bool is_
 	return ret;
 }
 
-static int fence_answered(struct core *core, const struct outgoing *outgoing, bool is_done)
+static int fenced(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
 {
 	struct session *session = state_session(core->state, outgoing->session);
 
-	if (!session || !session->is_ending)
+	if (!session || !session->is_ending || (!is_done && !is_current(core, outgoing, event)))
 		return 0;
 	for (size_t i = 0; i < session->nr_fences; i++)
 		if (session->fences[i].server == outgoing->server)
@@ -453,64 +506,26 @@ void server_answered(struct core *core, struct event *event)
 	 * same, if it is the store that the server does not know any more. */
 	bool is_done = event->answer &&
 		       (status == 0 || (status == -ENOENT && !outgoing->extents.home.is_store));
-	bool is_current = live && live->peer && live->peer == event->peer;
+	bool is_from_now = is_current(core, outgoing, event);
 	size_t mark = undo_mark(core->undo);
-	int ret = 0;
+	int ret;
 
-	if (!is_done && is_current && outgoing->kind != OUTGOING_JOB &&
-	    outgoing->kind != OUTGOING_LOOK) {
+	if (!is_done && is_from_now && !outgoing->may_fail) {
 		/* Once, however often it is told again. */
 		if (live->refusal != status)
 			log_warn("server %llu did not do what it was told: %s; it is told again",
 				 (unsigned long long)outgoing->server, afar_strerror(status));
 		live->refusal = status;
 		live->retry_at = core_now(core) + CORE_RETRY_NS;
-		/* Without an answer it is unknown whether it was done, and an undo is not asked for
-		 * again. */
-		if (!event->answer || outgoing->kind == OUTGOING_UNDO)
+		/* Without an answer it is unknown whether it was done. */
+		if (!event->answer)
 			core->environment.close_peer(core->environment.context, live->peer);
 	}
-	if (is_done && is_current)
+	if (is_done && is_from_now)
 		live->refusal = 0;
-	switch (outgoing->kind) {
-	case OUTGOING_JOB:
-		job_answered(core, outgoing->part, event->peer, event->answer, event->status);
-		break;
-	case OUTGOING_RELEASE:
-		if (is_done || is_current)
-			ret = released(core, outgoing, is_done);
-		break;
-	case OUTGOING_FENCE:
-		if (is_done || is_current)
-			ret = fence_answered(core, outgoing, is_done);
-		break;
-	case OUTGOING_PING:
-		if (live)
-			live->is_probed = false;
-		break;
-	case OUTGOING_LOOK:
-		look_answered(core, outgoing, event);
-		break;
-	case OUTGOING_TRIM:
-		ret = trims_answered(core, outgoing, is_done);
-		break;
-	case OUTGOING_SCRUB:
-		ret = files_scrubbed(core, outgoing, is_done);
-		break;
-	case OUTGOING_RECALL:
-		ret = recall_answered(core, outgoing, is_done);
-		break;
-	case OUTGOING_REVOKE:
-		delegation_answered(core, outgoing, is_done);
-		break;
-	case OUTGOING_GONE:
-		ret = gone_answered(core, outgoing, is_done ? event->answer : NULL);
-		break;
-	case OUTGOING_UNDO:
-		break;
-	}
+	ret = outgoing->answered(core, outgoing, event, is_done);
 	/* Memory was short: it is told again later, and answers again. */
-	if (undo_end(core->undo, mark, ret) < 0 && is_current)
+	if (undo_end(core->undo, mark, ret) < 0 && is_from_now)
 		live->retry_at = core_now(core) + CORE_RETRY_NS;
 	outgoing_free(outgoing);
 	event->outgoing = NULL;

@@ -106,19 +106,13 @@ void servers_close(struct core *core);
 
 /* ---- Calls to servers and clients */
 
-enum outgoing_kind {
-	OUTGOING_JOB,
-	OUTGOING_UNDO,
-	OUTGOING_RELEASE,
-	OUTGOING_FENCE,
-	OUTGOING_PING,
-	OUTGOING_LOOK,
-	OUTGOING_TRIM,
-	OUTGOING_SCRUB,
-	OUTGOING_RECALL,
-	OUTGOING_REVOKE,
-	OUTGOING_GONE,
-};
+struct outgoing;
+/*
+ * Called when a call was answered, or never will be (event->answer is NULL). `is_done`: whoever was asked has done it, or has nothing of it.
+ * -ENOMEM: the tables are as before, and the call is made again.
+ */
+typedef int outgoing_answered(struct core *core, struct outgoing *outgoing, struct event *event,
+			      bool is_done);
 /* A copy of a region's layout. */
 struct told_trim {
 	uint64_t generation;
@@ -135,27 +129,27 @@ struct extent_list {
 int extent_list_open(struct extent_list *list, const struct layout_home *home, size_t nr);
 void extent_list_close(struct extent_list *list);
 struct outgoing {
-	enum outgoing_kind kind;
+	outgoing_answered *answered;
+	bool may_fail; /* who asks hears of failures; else the server is told again, and a line says so */
 	uint64_t server;
 	uint64_t incarnation;
-	struct job_part *part;	    /* OUTGOING_JOB */
-	uint64_t session;	    /* OUTGOING_FENCE; OUTGOING_LOOK: who is asked, 0: the server */
-	struct extent_list extents; /* OUTGOING_RELEASE; OUTGOING_TRIM: the home alone */
-	struct told_trim *trims;    /* OUTGOING_TRIM */
+	struct job_part *part;	    /* of a job */
+	uint64_t session;	    /* that is to end, or is asked; 0: the server is */
+	struct extent_list extents; /* to be released; of trims the home alone */
+	struct told_trim *trims;
 	size_t nr_trims;
 	uint64_t trim_call; /* its number */
-	uint64_t
-		fs; /* OUTGOING_SCRUB, OUTGOING_RECALL, OUTGOING_REVOKE, OUTGOING_GONE: the namespace's number */
-	uint64_t ino;	 /* OUTGOING_RECALL, OUTGOING_REVOKE: */
+	uint64_t fs;	    /* what it is about: the namespace's number */
+	uint64_t ino;
 	uint64_t recall; /* its number, or the revoke's, or the round's */
 	uint64_t sweep;	 /* its number there */
 	/* The answer for a call that cannot be sent. It is made first, so that there always is
 	 * one. */
 	struct event *failure;
 };
-struct outgoing *outgoing_new(enum outgoing_kind kind, const struct live_server *live);
+struct outgoing *outgoing_new(outgoing_answered *answered, const struct live_server *live);
 /* To whoever is at `peer`. */
-struct outgoing *outgoing_new_to(enum outgoing_kind kind, void *peer);
+struct outgoing *outgoing_new_to(outgoing_answered *answered, void *peer);
 void outgoing_free(struct outgoing *outgoing);
 #define CORE_NO_TIMEOUT UINT32_MAX
 /* A device may take many seconds for each operation. That is no reason to lose its server; one that is gone is noticed by its

@@ -39,7 +39,6 @@ void sessions_close(struct core *core);
 /* A Status that wants fresh figures has the servers and sessions asked that it shows, and waits for
  * them, but not for long. */
 core_wait looks_wait;
-void look_answered(struct core *core, const struct outgoing *outgoing, struct event *event);
 /* NULL: no memory. */
 Afar__SessionUse *use_copy(const Afar__SessionUse *use);
 void use_free(struct live_session *live);

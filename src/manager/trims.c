@@ -21,6 +21,8 @@
 #include "manager/regions.h"
 #include "manager/trims.h"
 
+static outgoing_answered answered;
+
 #define RANGES_MAX 4096U /* of one call */
 
 /* ---- Telling */
@@ -113,7 +115,7 @@ void trims_drive(struct core *core, struct flash_store *store)
 
 	if (!store->has_trims || store->trim_call != 0 || live->retry_at != 0)
 		return;
-	outgoing = outgoing_new(OUTGOING_TRIM, live);
+	outgoing = outgoing_new(answered, live);
 	request = make_request();
 	if (!outgoing || !request || fill(core, store, request->extents_trim, outgoing) < 0) {
 		live->retry_at = core_now(core) + CORE_RETRY_NS;
@@ -157,11 +159,12 @@ static void take_told(struct core *core, struct outgoing *outgoing)
 	outgoing->nr_trims = nr;
 }
 
-int trims_answered(struct core *core, struct outgoing *outgoing, bool is_done)
+static int answered(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
 {
 	struct flash_store *store = state_store(core->state, outgoing->extents.home.life);
 	int ret = 0;
 
+	(void)event;
 	if (!store || store->trim_call != outgoing->trim_call)
 		return 0;
 	store->trim_call = 0;

@@ -8,9 +8,6 @@
 
 /* Sends a store that is up the trims that it has still to be told of, if none are under way. */
 void trims_drive(struct core *core, struct flash_store *store);
-/* A call is over; `is_done`: with success. Regions that wait for nothing more are gone with the
- * commit. -ENOMEM. */
-int trims_answered(struct core *core, struct outgoing *outgoing, bool is_done);
 /* Extents have gone, and with them what was to be trimmed there. -ENOMEM. */
 int trims_settle(struct core *core);
 /* The store is not up any more: what it was told counts for nothing. */

@@ -17,6 +17,8 @@
 #include "manager/servers.h"
 #include "manager/sessions.h"
 
+static outgoing_answered answered;
+
 #define LOOK_MS	      2000U		    /* until one that was asked is asked again       */
 #define WAIT_NS	      ((uint64_t)200000000) /* a Status waits no longer                      */
 #define USE_BYTES_MAX 16384U		    /* of one client's figures, packed               */
@@ -101,6 +103,7 @@ static bool ask(struct core *core, void *peer, struct outgoing *outgoing)
 	if (!request->look)
 		goto out_free;
 	request->call_case = AFAR__REQUEST__CALL_LOOK;
+	outgoing->may_fail = true;
 	core->nr_looks++;
 	core_call(core, peer, LOOK_MS, request, outgoing);
 	return true;
@@ -117,8 +120,7 @@ static void ask_servers(struct core *core)
 
 	cds_list_for_each_entry (live, &core->live_servers, node)
 		if (live->peer && !live->is_looked_at)
-			live->is_looked_at =
-				ask(core, live->peer, outgoing_new(OUTGOING_LOOK, live));
+			live->is_looked_at = ask(core, live->peer, outgoing_new(answered, live));
 }
 
 static void ask_sessions(struct core *core, const struct session *caller)
@@ -135,7 +137,7 @@ static void ask_sessions(struct core *core, const struct session *caller)
 			continue;
 		if (nr++ == CORE_LIST_MAX)
 			break;
-		outgoing = outgoing_new_to(OUTGOING_LOOK, live->peer);
+		outgoing = outgoing_new_to(answered, live->peer);
 		if (outgoing)
 			outgoing->session = live->number;
 		live->is_looked_at = ask(core, live->peer, outgoing);
@@ -163,21 +165,22 @@ uint64_t looks_wait(struct core *core, struct event *event)
 	return core->nr_looks > 0 ? event->looked_until : 0;
 }
 
-void look_answered(struct core *core, const struct outgoing *outgoing, struct event *event)
+static int answered(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
 {
 	struct live_server *server;
 	struct live_session *live;
 	bool is_good = event->answer && event->answer->status == 0;
 
+	(void)is_done;
 	core->nr_looks--;
 	if (outgoing->session == 0) {
 		server = core_live_server(core, outgoing->server);
 		if (!server || server->peer != event->peer)
-			return;
+			return 0;
 		server->is_looked_at = false;
 		if (is_good && event->answer->result_case == AFAR__REPLY__RESULT_SERVER_REPORT)
 			server_take_report(core, server, event->answer->server_report);
-		return;
+		return 0;
 	}
 	cds_list_for_each_entry (live, &core->connected, node) {
 		if (live->number != outgoing->session || live->peer != event->peer)
@@ -185,6 +188,7 @@ void look_answered(struct core *core, const struct outgoing *outgoing, struct ev
 		live->is_looked_at = false;
 		if (is_good)
 			take_use(core, live, event->answer);
-		return;
+		return 0;
 	}
+	return 0;
 }

@@ -26,6 +26,8 @@
 #include "manager/volumes.h"
 #include "rpc/delegation.h"
 
+static outgoing_answered answered;
+
 #define DELEGATES_MAX 64U      /* sessions of one file system: the bits of a file's mask */
 #define DELEGATED_MAX 131072U  /* inodes of one session */
 #define SHARED_MAX    1048576U /* of all together: each is kept in memory */
@@ -351,7 +353,7 @@ static void ask(struct delegate *delegate, const struct file *file)
 
 	if (!revoke || delegate->has_left || !live || !live->peer || revoke->asked_at == live->peer)
 		return;
-	outgoing = outgoing_new_to(OUTGOING_REVOKE, live->peer);
+	outgoing = outgoing_new_to(answered, live->peer);
 	request = new_request(file->fs, file->ino);
 	if (!outgoing || !request) {
 		if (outgoing)
@@ -368,24 +370,26 @@ static void ask(struct delegate *delegate, const struct file *file)
 	core_call(core, live->peer, DELEGATION_KEPT_MS, request, outgoing);
 }
 
-void delegation_answered(struct core *core, const struct outgoing *outgoing, bool is_done)
+static int answered(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
 {
 	struct fs *fs = files_find(core, outgoing->fs);
 	struct delegate *delegate = fs ? find_delegate(fs, outgoing->session) : NULL;
 	struct revoke *revoke = delegate ? find_revoke(delegate, outgoing->ino) : NULL;
 	struct file *file;
 
+	(void)event;
 	if (!revoke || revoke->number != outgoing->recall)
-		return;
+		return 0;
 	if (!is_done) {
 		revoke->asked_at = NULL;
-		return;
+		return 0;
 	}
 	cds_list_del(&revoke->node);
 	free(revoke);
 	file = file_cached(fs, outgoing->ino);
 	if (file && (file->delegates & bit_of(delegate)))
 		take_bit(file, delegate);
+	return 0;
 }
 
 /* Until when somebody waits who is about to change a file. Asks those who have it delegated. */

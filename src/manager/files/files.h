@@ -55,14 +55,6 @@ Afar__FileSystemInfo *files_info(const struct core *core, const struct namespace
 /* A session does not reach the pool any more: what it had open is closed. -ENOMEM, or as a
  * metastore's get. */
 int files_session_left(struct core *core, const struct namespace *ns, uint64_t session);
-/* A session has given a file up, or failed. */
-int recall_answered(struct core *core, const struct outgoing *outgoing, bool is_done);
-/* A session has dropped what was delegated to it, or failed. */
-void delegation_answered(struct core *core, const struct outgoing *outgoing, bool is_done);
-/* A session has told which inodes without a name it uses; NULL: it has failed. -ENOMEM. */
-int gone_answered(struct core *core, const struct outgoing *outgoing, const Afar__Reply *answer);
-/* A server has zeroed what it was told to, or failed. */
-int files_scrubbed(struct core *core, const struct outgoing *outgoing, bool is_done);
 
 /* An extent of a file system in memory is about to go with its server: files keep what they had there, as
  * lost, and the rest of the pool goes on. Does nothing for any other extent. -ENOMEM. */

@@ -18,6 +18,8 @@
 #include "manager/sessions.h"
 #include "manager/volumes.h"
 
+static outgoing_answered answered;
+
 #define GATHER_NS \
 	UINT64_C( \
 		10000000) /* so long others may come to a round; meanwhile most are forgotten by who removed them */
@@ -189,7 +191,7 @@ static void ask(struct fs *fs, struct user *user)
 
 	if (!live || !live->peer || user->asked_at == live->peer)
 		return;
-	outgoing = outgoing_new_to(OUTGOING_GONE, live->peer);
+	outgoing = outgoing_new_to(answered, live->peer);
 	request = new_request(fs);
 	if (!outgoing || !request) {
 		if (outgoing)
@@ -280,8 +282,9 @@ static int hold_used(struct fs *fs, const struct session *session, uint64_t ino)
 	return hold_add(file, session, FILE_USED | ino, 0);
 }
 
-int gone_answered(struct core *core, const struct outgoing *outgoing, const Afar__Reply *answer)
+static int answered(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
 {
+	const Afar__Reply *answer = is_done ? event->answer : NULL;
 	const struct session *session = state_session(core->state, outgoing->session);
 	struct fs *fs = files_find(core, outgoing->fs);
 	struct user *user = fs ? find_user(fs, outgoing->session) : NULL;

@@ -16,6 +16,8 @@
 #include "manager/servers.h"
 #include "manager/sessions.h"
 
+static outgoing_answered answered;
+
 /* How long a session may take to end what it has posted. Others who want the file wait no longer for
  * that either, however patient whoever makes it shorter is. */
 #define RECALL_MS 10000U
@@ -68,7 +70,7 @@ static void ask(struct file *file, const struct hold *hold)
 	/* One that is away is asked when it is back, or its holds go. */
 	if (!live || !live->peer || is_asked(file, hold, live->peer))
 		return;
-	outgoing = outgoing_new_to(OUTGOING_RECALL, live->peer);
+	outgoing = outgoing_new_to(answered, live->peer);
 	request = new_request(file);
 	if (!outgoing || !request) {
 		if (outgoing)
@@ -109,11 +111,12 @@ static void set_recalled(struct file *file, uint64_t session)
 			hold->recalled = file->recall;
 }
 
-int recall_answered(struct core *core, const struct outgoing *outgoing, bool is_done)
+static int answered(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
 {
 	struct fs *fs = files_find(core, outgoing->fs);
 	struct file *file = fs ? file_cached(fs, outgoing->ino) : NULL;
 
+	(void)event;
 	if (file && file->recall == outgoing->recall && is_done)
 		set_recalled(file, outgoing->session);
 	return 0;

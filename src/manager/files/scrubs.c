@@ -16,6 +16,8 @@
 #include "manager/servers.h"
 #include "manager/volumes.h"
 
+static outgoing_answered answered;
+
 #define RANGES_MAX	4096U		    /* of one order */
 #define SWEEP_BYTES_MAX ((uint64_t)4 << 30) /* so that servers can answer in their time */
 #define RANGES_SPARE	1024U		    /* that one more scrub may need there */
@@ -199,7 +201,7 @@ static void send(struct sweep *sweep, struct order *order)
 {
 	struct core *core = fs_core(sweep->fs);
 	struct live_server *live = order->pool->server->live;
-	struct outgoing *outgoing = outgoing_new(OUTGOING_SCRUB, live);
+	struct outgoing *outgoing = outgoing_new(answered, live);
 	uint32_t timeout_ms;
 
 	if (!outgoing) {
@@ -299,11 +301,12 @@ static int settle(struct fs *fs)
 	return ret;
 }
 
-int files_scrubbed(struct core *core, const struct outgoing *outgoing, bool is_done)
+static int answered(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
 {
 	struct fs *fs = files_find(core, outgoing->fs);
 	int ret = 0;
 
+	(void)event;
 	if (!fs || fs->sweep != outgoing->sweep)
 		return 0;
 	fs->has_failed |= !is_done;
