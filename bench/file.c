@@ -16,7 +16,7 @@ int file_fs_open(struct afar_session *session, uint32_t tier, struct afar_fs **o
 {
 	const struct afar_fs_policy policy = {
 		.size = sizeof(policy),
-		.pool = {.size = sizeof(policy.pool), .tier = tier},
+		.pool = &(struct afar_policy){.size = sizeof(struct afar_policy), .tier = tier},
 	};
 	int ret = afar_fs_create(session, FILE_FS, &policy);
 

@@ -54,6 +54,7 @@ static int make_batch(struct creator *creator)
 	memset(files, 0, sizeof(files));
 	for (unsigned i = 0; i < creator->create->batch; i++) {
 		snprintf(names[i], sizeof(names[i]), "file-%u", creator->nr_made++);
+		files[i].size = sizeof(files[i]);
 		files[i].dir = creator->dir;
 		files[i].name = names[i];
 		files[i].mode = 0644;

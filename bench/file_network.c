@@ -324,7 +324,8 @@ static int put_small_files(struct network_stage *stage, unsigned fs)
 	for (unsigned first = 0; first < NR_FILES && !ret; first += 256) {
 		for (unsigned i = 0; i < 256; i++) {
 			snprintf(names[i], NAME_BYTES, "%u", first + i);
-			files[i] = (struct afar_small_file){.dir = stage->root[fs],
+			files[i] = (struct afar_small_file){.size = sizeof(struct afar_small_file),
+							    .dir = stage->root[fs],
 							    .name = names[i],
 							    .mode = 0600,
 							    .data = stage->memory,
@@ -340,7 +341,7 @@ static int open_small_files(struct network_stage *stage, unsigned fs, const char
 {
 	const struct afar_fs_policy policy = {
 		.size = sizeof(policy),
-		.pool = {.size = sizeof(policy.pool), .tier = tier},
+		.pool = &(struct afar_policy){.size = sizeof(struct afar_policy), .tier = tier},
 	};
 	struct afar_fs_stat stat = {.size = sizeof(stat)};
 	int ret = afar_fs_create(stage->session, name, &policy);

@@ -34,7 +34,8 @@
  *
  * Sizes: a struct that begins with `size` may grow at its end in later releases. The library
  * accepts the size of an older release. It accepts a newer one's if all that it does not know is
- * zero. It fills a struct in as far as the size goes. Other sizes are -EINVAL.
+ * zero. It fills a struct in as far as the size goes. Other sizes are -EINVAL. In an array all entries
+ * have the size of the first. A struct without `size` stays as it is; some have reserved members.
  *
  * Memory model: operations are not ordered among each other, except by AFAR_OP_AFTER. Overlapping
  * concurrent accesses tear at byte granularity. Every later operation on the same path sees a

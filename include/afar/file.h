@@ -51,10 +51,10 @@ static inline int64_t afar_file_time(struct timespec time)
 /* ---- File systems ------------------------------------------------------------------------------ */
 
 struct afar_fs_policy {
-	size_t size; /* sizeof(struct afar_fs_policy) */
-	struct afar_policy pool;
-	uint32_t uid, gid; /* of the root directory */
-	uint32_t mode;	   /* its permissions; 0: 0755 */
+	size_t size;			/* sizeof(struct afar_fs_policy) */
+	const struct afar_policy *pool; /* NULL: dram tier, defaults */
+	uint32_t uid, gid;		/* of the root directory */
+	uint32_t mode;			/* its permissions; 0: 0755 */
 	uint32_t reserved;
 	uint64_t
 		max_inodes; /* files and directories, besides the root; 0: as many as there is room for */
@@ -286,13 +286,15 @@ int afar_fs_rename(struct afar_fs *fs, const struct afar_who *who, uint64_t dir,
 ssize_t afar_fs_readlink(struct afar_fs *fs, uint64_t ino, char *out, size_t size);
 
 struct afar_dirent {
+	size_t size; /* sizeof(struct afar_dirent), set by the caller */
 	char name[AFAR_FILE_NAME_MAX + 1];
-	struct afar_file_stat stat; /* without attributes asked for: ino, and the type in mode */
+	/* Without attributes asked for: ino, and the type in mode. The last member, because it may grow. */
+	struct afar_file_stat stat;
 };
 
 /* Lists a directory in order of its names, without "." and "..". Puts up to `max` entries behind the
- * name `after` (NULL: from the first) into `out`. Returns how many; 0 at the end. A name that is there
- * all the time comes once. */
+ * name `after` (NULL: from the first) into `out`; the caller has set the first entry's `size`. Returns how many; 0 at the
+ * end. A name that is there all the time comes once. */
 int afar_fs_readdir(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *after,
 		    bool with_attributes, struct afar_dirent *out, unsigned max);
 
@@ -476,6 +478,7 @@ int afar_file_nr_locks(struct afar_file *file);
 /* ---- Many small files at once ------------------------------------------------------------------- */
 
 struct afar_small_file {
+	size_t size;	    /* sizeof(struct afar_small_file), set by the caller */
 	uint64_t dir;	    /* writing: the directory, and */
 	const char *name;   /* the name in it, which must not exist */
 	uint64_t ino;	    /* reading: which; writing: set by the call */
@@ -489,8 +492,8 @@ struct afar_small_file {
 };
 
 /* Make files with their content, or read whole files: open, transfer and close, a round of each for up to
- * 256 files. Return 0, or the first status that is not 0; the rest go on. afar_last_error() is of
- * one that failed. */
+ * 256 files. All have the same `size`. Return 0, or the first status that is not 0; the rest go on.
+ * afar_last_error() is of one that failed. */
 int afar_fs_write_files(struct afar_fs *fs, const struct afar_who *who,
 			struct afar_small_file *files, unsigned nr);
 int afar_fs_read_files(struct afar_fs *fs, const struct afar_who *who,

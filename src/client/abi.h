@@ -2,7 +2,8 @@
 /*
  * Structs that cross the ABI begin with their size and may grow at their end. These functions
  * convert between the struct of the release that a program was built against and ours
- * (include/afar/afar.h, "Sizes").
+ * (include/afar/afar.h, "Sizes"). Such a struct is inside another one only as its last member, or by a
+ * pointer, because members behind it would move: tests/grown has all of them grow, and sees to that.
  */
 #ifndef CLIENT_ABI_H
 #define CLIENT_ABI_H
@@ -16,6 +17,19 @@
  * the struct `name`.
  */
 int abi_take(void *known, size_t known_size, size_t oldest, const void *given, const char *name);
+
+/* The size of `struct type` in a release in which `last` was its last member. */
+#define ABI_SIZE(type, last)                                                                   \
+	((offsetof(struct type, last) + sizeof(((struct type *)NULL)->last) + sizeof(size_t) - \
+	  1) /                                                                                 \
+	 sizeof(size_t) * sizeof(size_t))
+
+/* Copies the caller's `struct type`, whose last member was `last` in the first release that had it. */
+#define ABI_TAKE(known, given, type, last) \
+	abi_take(known, sizeof(struct type), ABI_SIZE(type, last), given, #type)
+
+/* Checks the caller's `struct type` likewise, which the library is to fill in. */
+#define ABI_CHECK_OUT(out, type, last) abi_check_out(out, ABI_SIZE(type, last), #type)
 
 /* Checks that the library can fill in structs of the size that the caller has set in `*out`;
  * -EINVAL. */

@@ -338,7 +338,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_barrier_open,
 		return ret;
 	if (!given || !out)
 		return error_fail(-EINVAL, "open a barrier: options or out is null");
-	ret = abi_take(&options, sizeof(options), sizeof(options), given, "afar_barrier_options");
+	ret = ABI_TAKE(&options, given, afar_barrier_options, pause_us_max);
 	if (!ret)
 		ret = check_options(region, &options);
 	if (!ret)

@@ -146,7 +146,7 @@ PUBLIC_CALL(int, afar_buffer_register,
 		return ret;
 	if (!given || !out)
 		return error_fail(-EINVAL, "register memory: its description or out is null");
-	ret = abi_take(&memory, sizeof(memory), sizeof(memory), given, "afar_memory");
+	ret = ABI_TAKE(&memory, given, afar_memory, length);
 	if (!ret)
 		ret = check_memory(&memory, access);
 	if (ret)

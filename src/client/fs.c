@@ -92,7 +92,7 @@ static void give_stat(const Afar__NamespaceInfo *info, void *out, size_t size)
 static const struct namespace_telling telling = {
 	.kind = NAMESPACE_FILES,
 	.name = "afar_fs_stat",
-	.oldest = offsetof(struct afar_fs_stat, lost_bytes),
+	.oldest = ABI_SIZE(afar_fs_stat, owner),
 	.give = give_stat,
 };
 
@@ -142,8 +142,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_set_limits,
 	int ret = check_name(session, name);
 
 	if (ret == 0)
-		ret = limits ? abi_take(&wanted, sizeof(wanted), sizeof(wanted), limits,
-					"afar_fs_limits")
+		ret = limits ? ABI_TAKE(&wanted, limits, afar_fs_limits, max_inodes)
 			     : error_fail(-EINVAL, "limit file system '%s': limits is null", name);
 	if (ret == 0)
 		ret = afar_fs_look(session, name, &stat);
@@ -268,7 +267,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_create,
 	int ret = check_name(session, name);
 
 	if (ret == 0 && given)
-		ret = abi_take(&policy, sizeof(policy), sizeof(policy), given, "afar_fs_policy");
+		ret = ABI_TAKE(&policy, given, afar_fs_policy, max_inodes);
 	if (ret)
 		return ret;
 	if (policy.reserved || policy.mode > 07777U)
@@ -276,7 +275,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_create,
 				  "create file system '%s': the root's mode is 0%o, or what is "
 				  "reserved is not 0",
 				  name, policy.mode);
-	wish.policy = given ? &policy.pool : NULL;
+	wish.policy = policy.pool;
 	wish.root_uid = policy.uid;
 	wish.root_gid = policy.gid;
 	wish.root_mode = policy.mode != 0 ? policy.mode : 0755U;
@@ -395,8 +394,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_open,
 	int ret = check_name(session, name);
 
 	if (ret == 0 && given)
-		ret = abi_take(&options, sizeof(options), offsetof(struct afar_fs_options, gone),
-			       given, "afar_fs_options");
+		ret = ABI_TAKE(&options, given, afar_fs_options, retry_ms);
 	if (ret)
 		return ret;
 	if (!out || (options.flags & ~(AFAR_FS_READ_ONLY | AFAR_FS_COUNT_USES | AFAR_FS_SYNC_ALL)))

@@ -10,9 +10,6 @@
 #include "base/error.h"
 #include "client/abi.h"
 
-#define WHO_OLDEST  sizeof(struct afar_who)
-#define STAT_OLDEST sizeof(struct afar_file_stat)
-
 /* ---- Who asks */
 
 static int take_process(struct fs_who *out)
@@ -36,7 +33,7 @@ int fs_who_take(const struct afar_who *given, struct fs_who *out)
 	out->message.groups = out->groups;
 	if (!given)
 		return take_process(out);
-	ret = abi_take(&who, sizeof(who), WHO_OLDEST, given, "afar_who");
+	ret = ABI_TAKE(&who, given, afar_who, reserved);
 	if (ret)
 		return ret;
 	if (who.reserved || (who.nr_groups != 0 && !who.groups))
@@ -281,7 +278,7 @@ int fs_check_attributes(const Afar__FileAttributes *attributes)
 int fs_check_stat(const struct afar_file_stat *out, bool may_be_null)
 {
 	if (out)
-		return abi_check_out(out, STAT_OLDEST, "afar_file_stat");
+		return ABI_CHECK_OUT(out, afar_file_stat, gid);
 	return may_be_null ? 0 : error_fail(-EINVAL, "look at a file: out is null");
 }
 

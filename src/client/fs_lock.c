@@ -14,8 +14,7 @@
 #include "client/call.h"
 #include "client/fs_call.h"
 
-#define LOCK_OLDEST sizeof(struct afar_lock)
-#define LAST_BYTE   ((uint64_t)INT64_MAX)
+#define LAST_BYTE ((uint64_t)INT64_MAX)
 /* Of one call. If the manager hears of a cancellation before it hears of the call, the wait ends with the call. */
 #define WAIT_MS 5000U
 
@@ -290,7 +289,7 @@ static int lock(struct asking *asking, int timeout_ms)
 static int take(const struct afar_file *file, const struct afar_lock *given, struct fs_lock *out)
 {
 	struct afar_lock ask;
-	int ret = given ? abi_take(&ask, sizeof(ask), LOCK_OLDEST, given, "afar_lock")
+	int ret = given ? ABI_TAKE(&ask, given, afar_lock, is_cancelled)
 			: error_fail(-EINVAL, "lock a file: the lock is null");
 
 	if (ret)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "client/abi.h"
 #include "client/call.h"
 #include "client/fs_call.h"
 
@@ -284,17 +285,20 @@ static int check_entry(const Afar__FileEntry *entry, const char *after)
 static int give_entries(const Afar__FileResult *result, const char *after, struct afar_dirent *out,
 			unsigned max)
 {
-	unsigned nr = result->n_entries < max ? (unsigned)result->n_entries : max;
+	const unsigned nr = result->n_entries < max ? (unsigned)result->n_entries : max;
+	const size_t size = out->size;
 
 	for (unsigned i = 0; i < nr; i++) {
+		struct afar_dirent *to = (struct afar_dirent *)((char *)out + i * size);
 		const Afar__FileEntry *entry = result->entries[i];
-		int ret = check_entry(entry, i == 0 ? after : out[i - 1].name);
+		int ret = check_entry(entry, i == 0 ? after : result->entries[i - 1]->name);
 
 		if (ret)
 			return ret;
-		strcpy(out[i].name, entry->name);
-		out[i].stat.size = sizeof(out[i].stat);
-		fs_give_attributes(entry->attributes, &out[i].stat);
+		to->size = size;
+		strcpy(to->name, entry->name);
+		to->stat.size = size - offsetof(struct afar_dirent, stat);
+		fs_give_attributes(entry->attributes, &to->stat);
 	}
 	return (int)nr;
 }
@@ -312,6 +316,8 @@ PUBLIC_CALL(int, afar_fs_readdir,
 
 	if (ret == 0 && (!out || max == 0 || max > INT32_MAX))
 		ret = error_fail(-EINVAL, "list a directory: there is no room for names");
+	if (ret == 0)
+		ret = ABI_CHECK_OUT(out, afar_dirent, stat.gid);
 	if (ret == 0)
 		ret = begin(fs, given, &who);
 	if (ret)
@@ -402,12 +408,16 @@ PUBLIC_CALL(int, afar_fs_unlink_lost,
 	    (fs, given, file))
 {
 	Afar__FileRemove message = AFAR__FILE_REMOVE__INIT;
+	struct afar_lost_file lost = {0};
+	int ret = file ? ABI_TAKE(&lost, file, afar_lost_file, path) : 0;
 
-	if (!file || file->size < sizeof(*file) || file->ino == 0)
+	if (ret)
+		return ret;
+	if (lost.ino == 0)
 		return error_fail(-EINVAL, "remove a file that has lost bytes: it is none");
-	message.dir = file->dir;
-	message.name = (char *)file->name;
-	message.ino = file->ino;
+	message.dir = lost.dir;
+	message.name = (char *)lost.name;
+	message.ino = lost.ino;
 	return remove_name(fs, given, &message);
 }
 

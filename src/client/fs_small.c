@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "client/abi.h"
 #include "client/call.h"
 #include "client/file_transfer.h"
 #include "client/fs_call.h"
@@ -18,7 +19,8 @@
 #define FULL_ROUNDS 64 /* others may take what we made the pool larger for */
 
 struct small {
-	struct afar_small_file *file;
+	struct afar_small_file file; /* our copy of … */
+	void *given;		     /* … the program's */
 	uint64_t handle;
 	struct file_inode *inode;
 	struct fs_hold *hold;
@@ -45,7 +47,7 @@ struct round {
 /* Gives a file its failure, of which the last line tells. */
 static void fail(struct round *round, struct small *small, int status)
 {
-	small->file->status = status;
+	small->file.status = status;
 	if (round->status != 0)
 		return;
 	round->status = status;
@@ -55,7 +57,7 @@ static void fail(struct round *round, struct small *small, int status)
 static void fail_all(struct round *round, int status)
 {
 	for (unsigned i = 0; i < round->nr; i++)
-		if (round->smalls[i].file->status == 0)
+		if (round->smalls[i].file.status == 0)
 			fail(round, &round->smalls[i], status);
 }
 
@@ -110,12 +112,12 @@ static void make_add(struct making *making, struct small *small)
 	Afar__FileMake *make = &making->makes[i];
 
 	afar__file_make__init(make);
-	make->dir = small->file->dir;
-	make->name = (char *)small->file->name;
-	make->mode = S_IFREG | (small->file->mode & 07777U);
+	make->dir = small->file.dir;
+	make->name = (char *)small->file.name;
+	make->mode = S_IFREG | (small->file.mode & 07777U);
 	make->handle = small->handle;
 	make->access = W_OK;
-	make->bytes = small->file->length;
+	make->bytes = small->file.length;
 	afar__file_change__init(&making->operations[i]);
 	making->operations[i].what_case = AFAR__FILE_CHANGE__WHAT_MAKE;
 	making->operations[i].make = make;
@@ -140,7 +142,7 @@ static int make_once(struct round *round, struct making *making, uint64_t *bytes
 		if (answer.results[i]->status == -ENOSPC) {
 			fs_result_fail(answer.results[i]); /* leaves its line */
 			make_add(making, small);
-			*bytes += small->file->length + 2 * FILE_UNIT;
+			*bytes += small->file.length + 2 * FILE_UNIT;
 			continue;
 		}
 		ret = fs_result_fail(answer.results[i]);
@@ -176,7 +178,7 @@ static int make_files(struct round *round)
 				 "make files in '%s': others take all room that its pool gets",
 				 round->fs->ns->name);
 	for (unsigned i = 0; i < making->nr && ret; i++)
-		if (making->smalls[i]->file->status == 0)
+		if (making->smalls[i]->file.status == 0)
 			fail(round, making->smalls[i], ret);
 	free(making);
 	return 0;
@@ -196,12 +198,12 @@ static int prepare_open(struct round *round, struct opening *opening)
 		Afar__FileOpen *open = &opening->opens[i];
 
 		small->handle = fs_new_handle(round->fs);
-		small->inode = inode_get(round->fs, small->file->ino);
+		small->inode = inode_get(round->fs, small->file.ino);
 		small->hold = small->inode ? fs_hold_new(small->inode, small->handle, R_OK) : NULL;
 		if (!small->hold)
 			return -ENOMEM;
 		afar__file_open__init(open);
-		open->ino = small->file->ino;
+		open->ino = small->file.ino;
 		open->handle = small->handle;
 		open->access = R_OK;
 		afar__file_hold__init(&opening->operations[i]);
@@ -242,12 +244,12 @@ static int open_files(struct round *round)
 static int plan_small(struct round *round, struct small *small)
 {
 	struct file_inode *inode = small->inode;
-	struct afar_file_vector range = {.data = small->file->data};
+	struct afar_file_vector range = {.data = small->file.data};
 	unsigned before = round->plan.nr;
 	int ret;
 
 	pthread_mutex_lock(&inode->lock);
-	small->length = small->file->length;
+	small->length = small->file.length;
 	small->layout = inode->layout;
 	small->nr_pieces = 0;
 	if (!round->is_writing && inode->size < small->length)
@@ -283,8 +285,8 @@ static void move_one(struct round *round, struct small *small)
 		.inode = small->inode,
 		.access = round->is_writing ? W_OK : R_OK,
 	};
-	const struct afar_file_vector all = {.data = small->file->data,
-					     .length = small->file->length};
+	const struct afar_file_vector all = {.data = small->file.data,
+					     .length = small->file.length};
 	ssize_t ret =
 		round->is_writing ? file_write(&file, &all, 1, false) : file_read(&file, &all, 1);
 
@@ -313,7 +315,7 @@ static void plan_free_ones(struct round *round)
 		struct small *small = &round->smalls[i];
 		int ret;
 
-		if (small->file->status != 0)
+		if (small->file.status != 0)
 			continue;
 		small->is_inside = enter(round, small->inode);
 		ret = small->is_inside ? plan_small(round, small) : 0;
@@ -325,9 +327,9 @@ static void plan_free_ones(struct round *round)
 /* Gives a file the failure of its pieces, if there is one. */
 static void fail_pieces(struct round *round, struct small *small, const struct target_piece *pieces)
 {
-	const struct afar_file_vector all = {.data = small->file->data, .length = small->length};
+	const struct afar_file_vector all = {.data = small->file.data, .length = small->length};
 
-	for (unsigned p = 0; p < small->nr_pieces && small->file->status == 0; p++) {
+	for (unsigned p = 0; p < small->nr_pieces && small->file.status == 0; p++) {
 		if (pieces[p].status == 0)
 			continue;
 		fail(round, small,
@@ -360,7 +362,7 @@ static void move_files(struct round *round)
 	for (unsigned i = 0; i < round->nr; i++) {
 		struct small *small = &round->smalls[i];
 
-		if (small->file->status == 0 && !small->is_inside)
+		if (small->file.status == 0 && !small->is_inside)
 			move_one(round, small);
 	}
 }
@@ -395,7 +397,7 @@ static void add_close(struct closing *closing, struct small *small, unsigned i)
 
 	afar__file_sync__init(sync);
 	sync->ino = small->inode->ino;
-	sync->end = small->file->status == 0 ? small->file->length : 0;
+	sync->end = small->file.status == 0 ? small->file.length : 0;
 	sync->layout = small->layout;
 	sync->is_written = true;
 	sync->close = small->handle;
@@ -404,7 +406,7 @@ static void add_close(struct closing *closing, struct small *small, unsigned i)
 
 static void add_set(struct closing *closing, struct small *small, unsigned i)
 {
-	const struct afar_small_file *file = small->file;
+	const struct afar_small_file *file = &small->file;
 	Afar__FileSet *set = &closing->sets[i];
 
 	afar__file_set__init(set);
@@ -424,8 +426,8 @@ static void add_remove(struct closing *closing, struct small *small, unsigned i)
 	Afar__FileRemove *message = &closing->removes[i];
 
 	afar__file_remove__init(message);
-	message->dir = small->file->dir;
-	message->name = (char *)small->file->name;
+	message->dir = small->file.dir;
+	message->name = (char *)small->file.name;
 	closing_add(closing, small, AFAR__FILE_CHANGE__WHAT_REMOVE)->remove = message;
 }
 
@@ -442,7 +444,7 @@ static void send_closing(struct round *round, struct closing *closing)
 		for (unsigned i = first; i < first + nr; i++) {
 			int status = ret ? ret : fs_result_fail(answer.results[i - first]);
 
-			if (status && closing->smalls[i]->file->status == 0)
+			if (status && closing->smalls[i]->file.status == 0)
 				fail(round, closing->smalls[i], status);
 		}
 		if (ret == 0)
@@ -461,9 +463,9 @@ static int close_written(struct round *round)
 
 		if (!small->is_open || !small->inode)
 			continue;
-		small->file->ino = small->inode->ino;
+		small->file.ino = small->inode->ino;
 		add_close(closing, small, i);
-		if (small->file->status == 0)
+		if (small->file.status == 0)
 			add_set(closing, small, i);
 		else
 			add_remove(closing, small, i);
@@ -518,8 +520,8 @@ static void close_files(struct round *round)
 		fs_hold_end(round->fs, small->hold);
 		if (small->inode)
 			inode_put(small->inode);
-		if (!round->is_writing && small->file->status == 0)
-			small->file->length = small->length;
+		if (!round->is_writing && small->file.status == 0)
+			small->file.length = small->length;
 	}
 }
 
@@ -553,20 +555,41 @@ static int check_file(const struct afar_small_file *file, bool is_writing)
 	return 0;
 }
 
+/* Takes the program's file `i`. */
+static int take(const struct afar_small_file *files, unsigned i, struct small *out)
+{
+	const size_t size = files->size;
+
+	*out = (struct small){.given = (char *)files + i * size};
+	memcpy(&out->file.size, out->given, sizeof(out->file.size));
+	if (out->file.size != size)
+		return error_fail(-EINVAL, "move many files: set the size of each to sizeof(struct "
+					   "afar_small_file)");
+	return ABI_TAKE(&out->file, out->given, afar_small_file, status);
+}
+
+static void give(const struct small *small)
+{
+	abi_give(small->given, small->file.size, &small->file, sizeof(small->file));
+}
+
 /* Puts the next files that can be tried into a round. Returns where it stopped. */
 static unsigned fill(struct round *round, struct afar_small_file *files, unsigned next, unsigned nr)
 {
 	round->nr = 0;
 	for (; next < nr && round->nr < ROUND_FILES; next++) {
 		struct small *small = &round->smalls[round->nr];
-		int ret = check_file(&files[next], round->is_writing);
+		int ret;
 
-		*small = (struct small){.file = &files[next]};
-		files[next].status = 0;
-		if (ret)
+		take(files, next, small);
+		small->file.status = 0;
+		ret = check_file(&small->file, round->is_writing);
+		if (ret) {
 			fail(round, small, ret);
-		else
+			give(small);
+		} else {
 			round->nr++;
+		}
 	}
 	return next;
 }
@@ -587,6 +610,8 @@ static int move_many(struct afar_fs *fs, const struct fs_who *who, bool is_writi
 		next = fill(round, files, next, nr);
 		if (round->nr != 0)
 			run(round);
+		for (unsigned i = 0; i < round->nr; i++)
+			give(&round->smalls[i]);
 	}
 	ret = round->status ? error_fail(round->status, "%s", round->why) : 0;
 	free(round);
@@ -597,10 +622,13 @@ static int move_entered(struct afar_fs *fs, const struct afar_who *given, bool i
 			struct afar_small_file *files, unsigned nr)
 {
 	struct fs_who who;
+	struct small small;
 	int ret = fs_who_take(given, &who);
 
 	if (ret == 0 && !files && nr != 0)
 		ret = error_fail(-EINVAL, "move many files: they are null");
+	for (unsigned i = 0; i < nr && ret == 0; i++)
+		ret = take(files, i, &small);
 	if (ret == 0 && is_writing)
 		ret = fs_check_writable(fs, "make files");
 	return ret ? ret : move_many(fs, &who, is_writing, files, nr);

@@ -184,8 +184,7 @@ int namespace_make(struct afar_session *session, const struct namespace_wish *wi
 	if (!wish->name || !out)
 		return error_fail(-EINVAL, "create a namespace: name or out is null");
 	if (wish->policy) {
-		ret = abi_take(&policy, sizeof(policy), offsetof(struct afar_policy, max_bytes),
-			       wish->policy, "afar_policy");
+		ret = ABI_TAKE(&policy, wish->policy, afar_policy, stripe_bytes);
 		if (ret)
 			return ret;
 	}
@@ -287,8 +286,6 @@ PUBLIC_CALL(int, afar_namespace_delete,
 
 /* ---- Looking */
 
-#define STAT_OLDEST offsetof(struct afar_namespace_stat, owner)
-
 static void give_stat(const Afar__NamespaceInfo *info, void *out, size_t size)
 {
 	struct afar_namespace_stat stat = {
@@ -326,7 +323,7 @@ PUBLIC_CALL(int, afar_namespace_list,
 		return ret;
 	if (!out || max == 0 || max > INT32_MAX)
 		return error_fail(-EINVAL, "list namespaces: there is no room for them");
-	ret = abi_check_out(out, STAT_OLDEST, "afar_namespace_stat");
+	ret = ABI_CHECK_OUT(out, afar_namespace_stat, nr_regions);
 	if (ret)
 		return ret;
 	size = out->size;
@@ -358,7 +355,7 @@ PUBLIC_CALL(int, afar_namespace_stat, (struct afar_namespace *ns, struct afar_na
 		return ret;
 	if (!out)
 		return error_fail(-EINVAL, "stat namespace %s: out is null", ns->name);
-	ret = abi_check_out(out, STAT_OLDEST, "afar_namespace_stat");
+	ret = ABI_CHECK_OUT(out, afar_namespace_stat, nr_regions);
 	if (ret)
 		return ret;
 	ask_to_open(ns->kind, ns->name, &open, &request);

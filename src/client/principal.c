@@ -163,7 +163,7 @@ PUBLIC_CALL(int, afar_key_list,
 		return ret;
 	if (!out || max == 0 || max > INT32_MAX)
 		return error_fail(-EINVAL, "list keys: there is no room for them");
-	ret = abi_check_out(out, offsetof(struct afar_key_stat, uid), "afar_key_stat");
+	ret = ABI_CHECK_OUT(out, afar_key_stat, nr_sessions);
 	if (ret)
 		return ret;
 	request.call_case = AFAR__REQUEST__CALL_KEY_LIST;

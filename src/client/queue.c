@@ -168,8 +168,7 @@ PUBLIC_CALL(int, afar_queue_open,
 		return error_fail(-EINVAL,
 				  "open a queue: there is nowhere to put it (out is null)");
 	if (given) {
-		ret = abi_take(&options, sizeof(options), sizeof(options), given,
-			       "afar_queue_options");
+		ret = ABI_TAKE(&options, given, afar_queue_options, reserved);
 		if (ret)
 			return ret;
 	}

@@ -388,8 +388,6 @@ PUBLIC_CALL(int, afar_region_delete_at, (struct afar_namespace *ns, uint64_t add
 
 /* ---- Looking */
 
-#define STAT_OLDEST offsetof(struct afar_region_stat, has_nic_atomics)
-
 static void give_stat(const Afar__RegionInfo *info, void *out, size_t size)
 {
 	struct afar_region_stat stat = {
@@ -447,7 +445,7 @@ PUBLIC_CALL(int, afar_region_list,
 		return ret;
 	if (!out || max == 0 || max > INT32_MAX)
 		return error_fail(-EINVAL, "list regions: there is no room for them");
-	ret = abi_check_out(out, STAT_OLDEST, "afar_region_stat");
+	ret = ABI_CHECK_OUT(out, afar_region_stat, rights);
 	if (ret)
 		return ret;
 	size = out->size;
@@ -472,7 +470,7 @@ PUBLIC_CALL(int, afar_region_stat, (struct afar_region *region, struct afar_regi
 		return ret;
 	if (!out)
 		return error_fail(-EINVAL, "stat a region: out is null");
-	ret = abi_check_out(out, STAT_OLDEST, "afar_region_stat");
+	ret = ABI_CHECK_OUT(out, afar_region_stat, rights);
 	if (ret)
 		return ret;
 	ret = list_regions(region->ns, region->target.address - 1, 1, &reply, &infos);

@@ -32,7 +32,7 @@ static int check_list(struct afar_session *session, const char *where,
 	if (!out || max == 0 || max > INT32_MAX)
 		return error_fail(-EINVAL, "list the regions on a %s: there is no room for them",
 				  where);
-	return abi_check_out(out, sizeof(*out), "afar_server_region");
+	return ABI_CHECK_OUT(out, afar_server_region, length);
 }
 
 /* Has the manager list regions, and gives the caller up to `max` of them. Returns how many. */

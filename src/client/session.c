@@ -705,10 +705,7 @@ int session_open(const struct session_events *events, const char *uri,
 	if (!out)
 		return error_fail(-EINVAL,
 				  "open a session: there is nowhere to put it (out is null)");
-	ret = given ? abi_take(&options, sizeof(options),
-			       offsetof(struct afar_session_options, path), given,
-			       "afar_session_options")
-		    : 0;
+	ret = given ? ABI_TAKE(&options, given, afar_session_options, cache_bytes) : 0;
 	if (!ret)
 		ret = check_path(&options);
 	if (ret)

@@ -72,7 +72,7 @@ PUBLIC_CALL(int, afar_session_stat, (struct afar_session *session, struct afar_s
 	if (!out)
 		return error_fail(-EINVAL,
 				  "look at a session: there is nowhere to put it (out is null)");
-	ret = abi_check_out(out, offsetof(struct afar_session_stat, number), "afar_session_stat");
+	ret = ABI_CHECK_OUT(out, afar_session_stat, nr_blocking_queues_max);
 	if (ret)
 		return ret;
 	fabrics_stat(&session->fabrics, &registered);

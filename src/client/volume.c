@@ -76,7 +76,7 @@ static void give_stat(const Afar__NamespaceInfo *info, void *out, size_t size)
 static const struct namespace_telling telling = {
 	.kind = NAMESPACE_VOLUME,
 	.name = "afar_volume_stat",
-	.oldest = sizeof(struct afar_volume_stat),
+	.oldest = ABI_SIZE(afar_volume_stat, holder),
 	.give = give_stat,
 };
 
@@ -329,9 +329,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_volume_open,
 	int ret = check_name(session, name);
 
 	if (ret == 0 && given)
-		ret = abi_take(&options, sizeof(options),
-			       offsetof(struct afar_volume_options, replaces), given,
-			       "afar_volume_options");
+		ret = ABI_TAKE(&options, given, afar_volume_options, log_bytes);
 	if (ret)
 		return ret;
 	if (!out || options.mode > AFAR_VOLUME_READ_ONLY ||

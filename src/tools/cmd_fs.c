@@ -112,14 +112,15 @@ static int fs_create(struct cli *cli, const struct cli_command *command, int arg
 		{"mode", "OCTAL", "its permissions (default 0755)", &owner.mode},
 		{0},
 	};
-	struct afar_fs_policy policy = {.size = sizeof(policy)};
+	struct afar_policy pool = {.size = sizeof(pool)};
+	struct afar_fs_policy policy = {.size = sizeof(policy), .pool = &pool};
 	int ret, status;
 
 	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
 		return status;
-	status = policy_read(command, &given, &policy.pool);
+	status = policy_read(command, &given, &pool);
 	if (!status)
-		status = read_limits(command, &limits, &policy.pool.max_bytes, &policy.max_inodes);
+		status = read_limits(command, &limits, &pool.max_bytes, &policy.max_inodes);
 	if (!status)
 		status = read_owner(command, &owner, &policy);
 	if (!status)

@@ -349,8 +349,11 @@ static void get_round(struct tree *tree, struct tree_entry *entries, struct pool
 			used = 0;
 		}
 		batch->entries[batch->nr] = entry;
-		batch->files[batch->nr++] = (struct afar_small_file){
-			.ino = entry->stat.ino, .data = worker->buffer + used, .length = room};
+		batch->files[batch->nr++] =
+			(struct afar_small_file){.size = sizeof(struct afar_small_file),
+						 .ino = entry->stat.ino,
+						 .data = worker->buffer + used,
+						 .length = room};
 		used += room;
 	}
 	if (batch)

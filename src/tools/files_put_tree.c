@@ -331,6 +331,7 @@ static void batch_add(struct batch *batch, struct tree_entry *entry, char *data,
 
 	batch->entries[batch->nr] = entry;
 	batch->files[batch->nr++] = (struct afar_small_file){
+		.size = sizeof(struct afar_small_file),
 		.dir = entry->dir->ino,
 		.name = entry->as,
 		.mode = tree_mode(tree, entry->stat.mode),

@@ -16,7 +16,7 @@ int files_list(struct afar_fs *fs, uint64_t dir, files_list_entry *entry, void *
 	if (!entries)
 		return -ENOMEM;
 	do {
-		entries[0].stat.size = sizeof(entries[0].stat);
+		entries[0].size = sizeof(entries[0]);
 		n = afar_fs_readdir(fs, NULL, dir, *after ? after : NULL, true, entries,
 				    FILES_LIST_MAX);
 		for (int i = 0; i < n && !ret; i++)

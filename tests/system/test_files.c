@@ -40,7 +40,9 @@ static int begin(void **state)
 {
 	const struct afar_fs_policy policy = {
 		.size = sizeof(policy),
-		.pool = {.size = sizeof(policy.pool), .tier = tier, .stripe_bytes = 64 * KIB},
+		.pool = &(struct afar_policy){.size = sizeof(struct afar_policy),
+					      .tier = tier,
+					      .stripe_bytes = 64 * KIB},
 		.uid = geteuid(),
 		.gid = getegid(),
 	};
@@ -473,7 +475,9 @@ static void test_limit(void **state)
 {
 	const struct afar_fs_policy policy = {
 		.size = sizeof(policy),
-		.pool = {.size = sizeof(policy.pool), .tier = tier, .max_bytes = 4 * MIB},
+		.pool = &(struct afar_policy){.size = sizeof(struct afar_policy),
+					      .tier = tier,
+					      .max_bytes = 4 * MIB},
 		.uid = geteuid(),
 	};
 	struct afar_fs_stat stat = {.size = sizeof(stat)};
@@ -719,7 +723,7 @@ static void test_names(void **state)
 {
 	struct afar_file_stat stat = {.size = sizeof(stat)}, to = {.size = sizeof(to)};
 	struct afar_file_stat dir = {.size = sizeof(dir)};
-	struct afar_dirent entries[4];
+	struct afar_dirent entries[4] = {{.size = sizeof(entries[0])}};
 	char target[32];
 
 	(void)state;
@@ -807,6 +811,7 @@ static void test_small_files(void **state)
 	for (unsigned i = 0; i < NR_SMALL; i++) {
 		snprintf(names[i], sizeof(names[i]), "small-%u", i);
 		files[i] = (struct afar_small_file){
+			.size = sizeof(struct afar_small_file),
 			.dir = root,
 			.name = names[i],
 			.mode = 0640,
@@ -914,7 +919,8 @@ static void test_small_files_that_are_cut(void **state)
 	fill(data, sizeof(data), 12);
 	for (unsigned i = 0; i < NR_CUT; i++) {
 		snprintf(names[i], sizeof(names[i]), "cut-%u", i);
-		files[i] = (struct afar_small_file){.dir = root,
+		files[i] = (struct afar_small_file){.size = sizeof(struct afar_small_file),
+						    .dir = root,
 						    .name = names[i],
 						    .mode = 0600,
 						    .data = data,

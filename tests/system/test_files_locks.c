@@ -39,7 +39,8 @@ static int open_all(void **state)
 	const struct afar_fs_options options = {.size = sizeof(options), .retry_ms = 60000};
 	const struct afar_fs_policy policy = {
 		.size = sizeof(policy),
-		.pool = {.size = sizeof(policy.pool), .tier = AFAR_TIER_DRAM},
+		.pool = &(struct afar_policy){.size = sizeof(struct afar_policy),
+					      .tier = AFAR_TIER_DRAM},
 		.uid = geteuid(),
 		.gid = getegid(),
 	};

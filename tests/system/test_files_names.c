@@ -46,7 +46,8 @@ static void open_users(void)
 {
 	const struct afar_fs_policy policy = {
 		.size = sizeof(policy),
-		.pool = {.size = sizeof(policy.pool), .stripe_bytes = 64 * KIB},
+		.pool = &(struct afar_policy){.size = sizeof(struct afar_policy),
+					      .stripe_bytes = 64 * KIB},
 		.mode = 0755,
 	};
 	struct afar_fs_stat stat = {.size = sizeof(stat)};
@@ -255,7 +256,7 @@ static void set_mode(struct afar_fs *fs, struct model_inode *inode)
 /* Whoever lists a directory knows then that nothing else is there. */
 static void list(struct afar_fs *fs, uint64_t dir)
 {
-	struct afar_dirent entries[NR_NAMES + 2];
+	struct afar_dirent entries[NR_NAMES + 2] = {{.size = sizeof(entries[0])}};
 	unsigned max = below(2) ? NR_NAMES + 2 : 1;
 	int nr = afar_fs_readdir(fs, &superuser, inodes[dir].ino, NULL, true, entries, max);
 	int expected = dir + 1 < NR_DIRS ? 1 : 0; /* the next one */

@@ -20,7 +20,8 @@ static struct afar_fs *make_fs(const char *name)
 {
 	const struct afar_fs_policy policy = {
 		.size = sizeof(policy),
-		.pool = {.size = sizeof(policy.pool), .stripe_bytes = 64 * KIB},
+		.pool = &(struct afar_policy){.size = sizeof(struct afar_policy),
+					      .stripe_bytes = 64 * KIB},
 	};
 	struct afar_fs *fs;
 

@@ -375,7 +375,9 @@ static struct actor *open_actors(void)
 {
 	const struct afar_fs_policy policy = {
 		.size = sizeof(policy),
-		.pool = {.size = sizeof(policy.pool), .tier = tier, .stripe_bytes = 64 * KIB},
+		.pool = &(struct afar_policy){.size = sizeof(struct afar_policy),
+					      .tier = tier,
+					      .stripe_bytes = 64 * KIB},
 		.uid = geteuid(),
 		.gid = getegid(),
 	};

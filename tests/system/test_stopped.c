@@ -182,7 +182,8 @@ static void test_list_of_ranges(void **state)
 {
 	const struct afar_fs_policy policy = {
 		.size = sizeof(policy),
-		.pool = {.size = sizeof(struct afar_policy), .max_bytes = 16 * MIB}};
+		.pool = &(struct afar_policy){.size = sizeof(struct afar_policy),
+					      .max_bytes = 16 * MIB}};
 	struct afar_fs_stat stat = {.size = sizeof(stat)};
 	struct afar_file_vector ranges[NR_RANGES];
 	struct afar_file *file;

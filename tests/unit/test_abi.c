@@ -51,6 +51,23 @@ static void test_options(void **state)
 	assert_int_equal(take(&known, &new), -EINVAL);
 }
 
+/* A struct's size in the release in which a member was the last; its end is padded. */
+static void test_sizes_by_members(void **state)
+{
+	struct padded {
+		size_t size;
+		uint32_t a, b;
+		char c[3];
+	};
+
+	(void)state;
+	assert_int_equal(ABI_SIZE(third, a), sizeof(struct first));
+	assert_int_equal(ABI_SIZE(third, b), sizeof(struct second));
+	assert_int_equal(ABI_SIZE(padded, a), 16);
+	assert_int_equal(ABI_SIZE(padded, b), 16);
+	assert_int_equal(ABI_SIZE(padded, c), sizeof(struct padded));
+}
+
 static void test_sizes_that_are_none(void **state)
 {
 	static const size_t sizes[] = {0, 1, 8, 15, 17, 23, 1 << 20, SIZE_MAX, SIZE_MAX - 7};
@@ -90,6 +107,7 @@ TEST_GROUP(abi)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_options),
+		cmocka_unit_test(test_sizes_by_members),
 		cmocka_unit_test(test_sizes_that_are_none),
 		cmocka_unit_test(test_results),
 	};

@@ -337,7 +337,11 @@ static void makes_none_whose_room_went_meanwhile(void **state)
 
 static void writes_no_small_one_whose_room_went_meanwhile(void **state)
 {
-	struct afar_small_file small = {.dir = 1, .name = "f", .data = (char[]){'x'}, .length = 1};
+	struct afar_small_file small = {.size = sizeof(struct afar_small_file),
+					.dir = 1,
+					.name = "f",
+					.data = (char[]){'x'},
+					.length = 1};
 
 	(void)state;
 	begin_making(true);

@@ -150,7 +150,7 @@ static int extend(struct mount *mount, struct open_directory *directory, bool is
 	int ret = 0;
 
 	directory->batch_nr = 0;
-	directory->batch[0].stat.size = sizeof(directory->batch[0].stat);
+	directory->batch[0].size = sizeof(directory->batch[0]);
 	nr = CALL(mount, afar_fs_readdir(mount->fs, &directory->asker.who, directory->ino, after,
 					 is_plus, directory->batch, BATCH));
 	if (nr < 0)
