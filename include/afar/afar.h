@@ -54,6 +54,7 @@
 #include <sys/uio.h>
 
 #include <afar/error.h>
+#include <afar/version.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -49,6 +49,7 @@ static void test_releases(void **state)
 	struct afar_queue *queue;
 
 	(void)state;
+	assert_int_equal(afar_version(), AFAR_VERSION);
 	if (is_newer) {
 		memset((char *)&options.known + sizeof(options.known) - 8, 1, 8);
 		expect_error(afar_queue_open(session, &options.known, &queue), -EINVAL);
