@@ -81,7 +81,7 @@ static void close_region(struct scene *scene)
 void scene_free_region(struct scene *scene)
 {
 	if (scene->region)
-		afar_region_free(scene->region);
+		afar_region_destroy(scene->region);
 	close_region(scene);
 }
 

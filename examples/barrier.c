@@ -131,7 +131,7 @@ int main(int argc, char **argv)
 	wait_for_all(barrier); /* all have read it */
 	check(afar_barrier_close(barrier));
 	if (options.member == 0)
-		check(afar_region_free(region));
+		check(afar_region_destroy(region));
 	check(afar_region_close(region));
 	check(afar_namespace_close(ns));
 	check(afar_session_close(session));

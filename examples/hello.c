@@ -41,7 +41,7 @@ int main(void)
 	puts(afar_mapping_data(mapping));
 
 	check(afar_mapping_unmap(mapping));
-	check(afar_region_free(region));
+	check(afar_region_destroy(region));
 	check(afar_region_close(region));
 	check(afar_namespace_close(ns));
 	check(afar_namespace_delete(session, "hello", 0));

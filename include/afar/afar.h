@@ -590,7 +590,7 @@ int afar_region_close(struct afar_region *region);
  * afar_region_close().
  * Errors: -AFAR_EFREED (freed before, by this or another handle).
  */
-int afar_region_free(struct afar_region *region);
+int afar_region_destroy(struct afar_region *region);
 
 /*
  * Frees a region that is not open here, even if its servers are gone: the way to get rid of a lost

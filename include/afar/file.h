@@ -117,7 +117,7 @@ struct afar_fs_stat {
 int afar_fs_list(struct afar_session *session, const char *after, struct afar_fs_stat *out,
 		 unsigned max);
 /* Describes the file system of this name. Errors: -ENOENT. */
-int afar_fs_look(struct afar_session *session, const char *name, struct afar_fs_stat *out);
+int afar_fs_stat_by_name(struct afar_session *session, const char *name, struct afar_fs_stat *out);
 
 #define AFAR_FS_READ_ONLY  0x1U /* for reading alone; needs no right to write */
 #define AFAR_FS_COUNT_USES 0x2U /* inodes stay while they are in use: afar_fs_forget() */
@@ -470,7 +470,7 @@ int afar_file_lock(struct afar_file *file, const struct afar_lock *lock, int tim
 int afar_file_lock_cancel(struct afar_file *file, uint32_t *is_cancelled);
 /* Says in `*lock` which other owner's lock is in the way of `*lock`; its mode becomes NONE if there is none. Owner
  * and pid become 0 if it is another session's. */
-int afar_file_lock_look(struct afar_file *file, struct afar_lock *lock);
+int afar_file_lock_stat(struct afar_file *file, struct afar_lock *lock);
 /* Returns how many ranges are locked through this file, a whole file being one. Asks nobody, also when the session has
  * ended. */
 int afar_file_nr_locks(struct afar_file *file);

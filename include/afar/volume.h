@@ -61,7 +61,8 @@ int afar_volume_list(struct afar_session *session, const char *after, struct afa
 		     unsigned max);
 
 /* Describes the volume of this name. Errors: -ENOENT. */
-int afar_volume_look(struct afar_session *session, const char *name, struct afar_volume_stat *out);
+int afar_volume_stat_by_name(struct afar_session *session, const char *name,
+			     struct afar_volume_stat *out);
 
 /*
  * Changes the size; for its owner and operators. A larger one reserves room first; those who have the

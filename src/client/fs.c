@@ -104,7 +104,7 @@ PUBLIC_CALL(int, afar_fs_list,
 	return namespace_tell_all(session, &telling, after, out, max);
 }
 
-PUBLIC_CALL(int, afar_fs_look,
+PUBLIC_CALL(int, afar_fs_stat_by_name,
 	    (struct afar_session *session, const char *name, struct afar_fs_stat *out),
 	    (session, name, out))
 {
@@ -145,7 +145,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_set_limits,
 		ret = limits ? ABI_TAKE(&wanted, limits, afar_fs_limits, max_inodes)
 			     : error_fail(-EINVAL, "limit file system '%s': limits is null", name);
 	if (ret == 0)
-		ret = afar_fs_look(session, name, &stat);
+		ret = afar_fs_stat_by_name(session, name, &stat);
 	if (ret == 0)
 		ret = namespace_open(session, NAMESPACE_FILES, name, &ns);
 	if (ret)

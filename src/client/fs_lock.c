@@ -424,7 +424,7 @@ static int give_look(const Afar__FileResult *result, struct afar_lock *out)
 	return 0;
 }
 
-PUBLIC_CALL(int, afar_file_lock_look, (struct afar_file *file, struct afar_lock *given),
+PUBLIC_CALL(int, afar_file_lock_stat, (struct afar_file *file, struct afar_lock *given),
 	    (file, given))
 {
 	Afar__FileLockLook look = AFAR__FILE_LOCK_LOOK__INIT;

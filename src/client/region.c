@@ -359,7 +359,7 @@ PUBLIC_CALL(int, afar_region_close, (struct afar_region *region), (region))
 	return 0;
 }
 
-PUBLIC_CALL(int, afar_region_free, (struct afar_region *region), (region))
+PUBLIC_CALL(int, afar_region_destroy, (struct afar_region *region), (region))
 {
 	int ret = region_check(region);
 

@@ -88,7 +88,7 @@ PUBLIC_CALL(int, afar_volume_list,
 	return namespace_tell_all(session, &telling, after, out, max);
 }
 
-PUBLIC_CALL(int, afar_volume_look,
+PUBLIC_CALL(int, afar_volume_stat_by_name,
 	    (struct afar_session *session, const char *name, struct afar_volume_stat *out),
 	    (session, name, out))
 {
@@ -234,7 +234,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_volume_resize,
 	if (ret == 0)
 		ret = check_bytes("resize", name, bytes);
 	if (ret == 0)
-		ret = afar_volume_look(session, name, &stat);
+		ret = afar_volume_stat_by_name(session, name, &stat);
 	if (ret == 0)
 		ret = namespace_open(session, NAMESPACE_VOLUME, name, &ns);
 	if (ret)

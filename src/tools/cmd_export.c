@@ -81,7 +81,7 @@ static int look(struct cli *cli, struct request *request)
 
 	if (status)
 		return status;
-	ret = afar_volume_look(cli->session, request->volume, &stat);
+	ret = afar_volume_stat_by_name(cli->session, request->volume, &stat);
 	if (ret)
 		return cli_close(cli, cli_fail_last(ret));
 	if (!request->retry && stat.tier == AFAR_TIER_FLASH)

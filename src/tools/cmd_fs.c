@@ -136,7 +136,7 @@ static int set_limits(struct cli *cli, const struct cli_command *command, const 
 {
 	struct afar_fs_limits limits = {.size = sizeof(limits)};
 	struct afar_fs_stat stat = {.size = sizeof(stat)};
-	int ret = afar_fs_look(cli->session, name, &stat), status;
+	int ret = afar_fs_stat_by_name(cli->session, name, &stat), status;
 
 	if (ret)
 		return cli_fail_last(ret);
@@ -200,7 +200,7 @@ static int fs_shrink(struct cli *cli, const struct cli_command *command, int arg
 	if (ret)
 		return cli_close(cli, cli_fail_last(ret));
 	printf("released %s\n", size_text(released, text));
-	if (afar_fs_look(cli->session, arguments[0], &stat) == 0)
+	if (afar_fs_stat_by_name(cli->session, arguments[0], &stat) == 0)
 		print_kept(&stat);
 	return cli_close(cli, 0);
 }
@@ -210,7 +210,7 @@ static int fs_shrink(struct cli *cli, const struct cli_command *command, int arg
 static int check_empty(struct cli *cli, const char *name)
 {
 	struct afar_fs_stat stat = {.size = sizeof(stat)};
-	int ret = afar_fs_look(cli->session, name, &stat);
+	int ret = afar_fs_stat_by_name(cli->session, name, &stat);
 
 	if (ret)
 		return cli_fail_last(ret);
@@ -424,7 +424,7 @@ static int fs_stat(struct cli *cli, const struct cli_command *command, int argc,
 	status = cli_open(cli);
 	if (status)
 		return status;
-	ret = afar_fs_look(cli->session, arguments[0], &stat);
+	ret = afar_fs_stat_by_name(cli->session, arguments[0], &stat);
 	if (ret)
 		status = cli_fail_last(ret);
 	else if (as_json)
@@ -530,7 +530,7 @@ static int df_one(struct cli *cli, const struct cli_command *command, const char
 			return status;
 		name = path.fs;
 	}
-	ret = afar_fs_look(cli->session, name, &stat);
+	ret = afar_fs_stat_by_name(cli->session, name, &stat);
 	if (ret)
 		return cli_fail_last(ret);
 	df_header();

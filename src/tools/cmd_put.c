@@ -469,7 +469,7 @@ static int put(struct cli *cli, const struct source *source, const struct region
 		if (!ret)
 			ret = finish(target, region, options->does_seal);
 		if (ret)
-			afar_region_free(region);
+			afar_region_destroy(region);
 		afar_region_close(region);
 	}
 	if (ret)

@@ -75,8 +75,8 @@ static void note_width(struct cli *cli, const struct change *change)
 	const char *homes = change->policy->tier == AFAR_TIER_FLASH ? "stores" : "servers";
 	uint64_t wanted = change->policy->width;
 
-	if (afar_volume_look(cli->session, change->name, &stat) || wanted >= CLI_WIDTH_ALL ||
-	    !stat.stripe_bytes)
+	if (afar_volume_stat_by_name(cli->session, change->name, &stat) ||
+	    wanted >= CLI_WIDTH_ALL || !stat.stripe_bytes)
 		return;
 	if (wanted > stat.bytes / stat.stripe_bytes)
 		wanted = stat.bytes / stat.stripe_bytes;
@@ -277,7 +277,7 @@ static int volume_stat(struct cli *cli, const struct cli_command *command, int a
 	status = cli_open(cli);
 	if (status)
 		return status;
-	ret = afar_volume_look(cli->session, arguments[0], &stat);
+	ret = afar_volume_stat_by_name(cli->session, arguments[0], &stat);
 	if (ret)
 		status = cli_fail_last(ret);
 	else if (as_json)

@@ -271,7 +271,7 @@ int put_version(struct cli *cli, const struct region_name *target,
 		if (!ret)
 			say_done(&job, started_ns);
 		if (ret && job.is_new)
-			afar_region_free(job.region);
+			afar_region_destroy(job.region);
 		afar_region_close(job.region);
 	}
 	if (ret && job.reserved)

@@ -185,7 +185,7 @@ static void test_data_path_needs_no_manager(void **state)
 	assert_int_equal(afar_region_open(ns, "r", &region), 0);
 	assert_int_equal(afar_region_pread(region, got, sizeof(got), 0), sizeof(got));
 	assert_memory_equal(sent, got, sizeof(got));
-	assert_int_equal(afar_region_free(region), 0);
+	assert_int_equal(afar_region_destroy(region), 0);
 	assert_int_equal(afar_region_close(region), 0);
 	assert_int_equal(afar_namespace_close(ns), 0);
 	assert_int_equal(afar_namespace_delete(session, "away", 0), 0);
@@ -286,7 +286,7 @@ static void allocate_for_ever(struct afar_namespace *ns, int say, int go)
 
 		if (afar_region_alloc(ns, 64 << 10, 0, &region))
 			_exit(1);
-		if (afar_region_free(region) || afar_region_close(region))
+		if (afar_region_destroy(region) || afar_region_close(region))
 			_exit(1);
 	}
 }
@@ -463,7 +463,7 @@ static void test_servers_stopped_under_a_write(void **state)
 	for (unsigned i = 0; i < 2; i++)
 		stop_process(cluster_server(cluster, i));
 	assert_int_equal(afar_region_pwrite(region, bytes, sizeof(bytes), 0), -ETIMEDOUT);
-	assert_int_equal(afar_region_free(region), 0);
+	assert_int_equal(afar_region_destroy(region), 0);
 	assert_int_equal(afar_region_close(region), 0);
 	for (unsigned i = 0; i < 2; i++)
 		kill(cluster_server(cluster, i), SIGCONT);
@@ -624,7 +624,7 @@ static void test_dead_server_is_noticed_without_polling(void **state)
 
 	assert_int_equal(cluster_restart_server(cluster, 0), 0);
 	assert_int_equal(afar_queue_close(queue), 0);
-	assert_int_equal(afar_region_free(region), 0);
+	assert_int_equal(afar_region_destroy(region), 0);
 	assert_int_equal(afar_region_close(region), 0);
 	assert_int_equal(afar_namespace_close(ns), 0);
 	/* The outcome of the last write is unknown: the session holds the region until it is closed. */

@@ -401,7 +401,7 @@ static void servers_stopped_while_written_to(void)
 	expect_done(queue);
 	expect_all(again, seen, 'C');
 	assert_int_equal(afar_queue_close(queue), 0);
-	assert_int_equal(afar_region_free(region), 0);
+	assert_int_equal(afar_region_destroy(region), 0);
 	assert_int_equal(afar_region_close(region), 0);
 	assert_int_equal(afar_region_close(again), 0);
 	assert_int_equal(afar_namespace_close(ns), 0);

@@ -159,7 +159,7 @@ static void test_given_up_writes_do_not_overtake(void **state)
 	expect(region, 'E');
 	assert_int_equal(afar_queue_close(first), 0);
 	assert_int_equal(afar_queue_close(third), 0);
-	assert_int_equal(afar_region_free(region), 0);
+	assert_int_equal(afar_region_destroy(region), 0);
 	assert_int_equal(afar_region_close(region), 0);
 	assert_int_equal(afar_namespace_close(ns), 0);
 	assert_int_equal(afar_session_close(session), 0);

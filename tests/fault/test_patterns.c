@@ -129,7 +129,7 @@ static void own_once(struct owner *owner, const char *name)
 	if (!afar_namespace_reserve(ns, REGION_BYTES) &&
 	    !afar_region_create(ns, "r", REGION_BYTES, 0, &region)) {
 		use(owner, region);
-		afar_region_free(region);
+		afar_region_destroy(region);
 		afar_region_close(region);
 	}
 	afar_namespace_close(ns);

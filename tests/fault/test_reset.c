@@ -169,7 +169,7 @@ static void test_behind_the_end_of_its_region(void **state)
 {
 	(void)state;
 	lose_write('B');
-	assert_int_equal(afar_region_free(scene.region), 0);
+	assert_int_equal(afar_region_destroy(scene.region), 0);
 	assert_int_equal(afar_region_close(scene.region), 0);
 	assert_int_equal(afar_region_alloc(scene.ns, BYTES, 0, &scene.region), 0);
 	assert_false(relay_release(0));

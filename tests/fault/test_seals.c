@@ -69,7 +69,7 @@ static struct afar_region *try_region(unsigned *width)
 
 static void free_region(struct afar_region *region)
 {
-	assert_int_equal(afar_region_free(region), 0);
+	assert_int_equal(afar_region_destroy(region), 0);
 	assert_int_equal(afar_region_close(region), 0);
 	assert_int_equal(afar_namespace_close(ns), 0);
 	assert_int_equal(afar_namespace_delete(session, "sealed", 0), 0);

@@ -139,7 +139,7 @@ static void drop_all(struct client *client)
 	struct afar_session *session = client->session;
 	int ret;
 
-	assert_int_equal(afar_region_free(client->region), 0);
+	assert_int_equal(afar_region_destroy(client->region), 0);
 	assert_int_equal(afar_region_close(client->region), 0);
 	assert_int_equal(afar_namespace_close(client->ns), 0);
 	/* Sessions of those that were killed may not have ended yet. */

@@ -316,7 +316,7 @@ static void check_file(struct afar_fs *fs, const struct afar_who *who, uint64_t 
 	assert_int_equal(afar_file_open(fs, who, room.at[0].ino, O_RDWR, &file), 0);
 	assert_int_equal(afar_file_lock(file, &lock, 0), 0);
 	lock.owner = 1;
-	assert_int_equal(afar_file_lock_look(file, &lock), 0);
+	assert_int_equal(afar_file_lock_stat(file, &lock), 0);
 	assert_int_equal(lock.mode, AFAR_LOCK_EXCLUSIVE);
 	assert_int_equal(lock.pid, 3);
 	PREPARE(room);

@@ -51,7 +51,7 @@ void drop_namespace(struct afar_namespace *ns, const char *name)
 
 void drop_region(struct afar_region *region)
 {
-	assert_int_equal(afar_region_free(region), 0);
+	assert_int_equal(afar_region_destroy(region), 0);
 	assert_int_equal(afar_region_close(region), 0);
 }
 

@@ -79,7 +79,7 @@ int main(int argc, char **argv)
 	} while (!rc && is_wanted());
 	if (rc)
 		return fail("move");
-	afar_region_free(region);
+	afar_region_destroy(region);
 	afar_region_close(region);
 	afar_namespace_close(ns);
 	afar_session_close(session);

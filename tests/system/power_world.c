@@ -365,7 +365,7 @@ int power_make_region(const struct power_step *step)
 int power_free_region(const struct power_step *step)
 {
 	struct place *place = &world.places[step->place];
-	int ret = afar_region_free(place->region);
+	int ret = afar_region_destroy(place->region);
 
 	if (ret != 0 && ret != -AFAR_EFREED)
 		return ret;

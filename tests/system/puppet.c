@@ -92,7 +92,7 @@ static int churn(struct puppet *puppet, const struct puppet_command *command, in
 
 		ret = afar_region_bootstrap(puppet->ns, command->bytes, &region, &is_first);
 		if (!ret && is_first)
-			ret = afar_region_free(region);
+			ret = afar_region_destroy(region);
 		if (!ret)
 			ret = afar_region_close(region);
 		*value += is_first;

@@ -424,7 +424,7 @@ static void drop_slot(struct client *client, struct slot *slot)
 
 	client->shared->clients[client->number].generations[slot - client->slots] = 0;
 	do {
-		ret = afar_region_free(slot->region);
+		ret = afar_region_destroy(slot->region);
 		if (ret && ret != -AFAR_EFREED)
 			expect_away(client, slot, "free", ret);
 	} while (ret && ret != -AFAR_EFREED);

@@ -193,15 +193,15 @@ static void test_freed_region_lives_while_open(void **state)
 	(void)state;
 	assert_int_equal(afar_region_create(ns, "r", 2 * MIB, 0, &region), 0);
 	assert_int_equal(afar_region_pwrite(region, &byte, 1, 0), 1);
-	assert_int_equal(afar_region_free(region), 0);
-	expect_error(afar_region_free(region), -AFAR_EFREED);
+	assert_int_equal(afar_region_destroy(region), 0);
+	expect_error(afar_region_destroy(region), -AFAR_EFREED);
 	expect_error(afar_region_open(ns, "r", &other), -ENOENT);
 	assert_int_equal(afar_region_pread(region, &got, 1, 0), 1);
 	assert_int_equal(got, 9);
 	expect_error(afar_region_alloc(ns, 2 * MIB, 0, &other), -AFAR_ERESERVE);
 	assert_int_equal(afar_region_close(region), 0);
 	assert_int_equal(afar_region_alloc(ns, MIB, AFAR_ALLOC_FIRST, &region), 0);
-	assert_int_equal(afar_region_free(region), 0);
+	assert_int_equal(afar_region_destroy(region), 0);
 	assert_int_equal(afar_region_alloc(ns, MIB, AFAR_ALLOC_FIRST, &other), 0);
 	expect_error(afar_region_stat(region, &stat), -AFAR_EFREED); /* another has its address */
 	assert_int_equal(afar_region_stat(other, &stat), 0);

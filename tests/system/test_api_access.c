@@ -172,7 +172,7 @@ static void test_rights(void **state)
 	expect_error(afar_mapping_write(mapping, 0, 4096), -EACCES);
 	assert_int_equal(afar_mapping_unmap(mapping), 0);
 	expect_error(afar_region_alloc(theirs, 4096, 0, &made), -EACCES);
-	expect_error(afar_region_free(reader), -EACCES);
+	expect_error(afar_region_destroy(reader), -EACCES);
 	expect_error(afar_namespace_reserve(theirs, MIB), -EACCES);
 	expect_error(afar_namespace_grant(theirs, "bob", 3), -EACCES);
 
@@ -184,7 +184,7 @@ static void test_rights(void **state)
 	assert_int_equal(afar_region_pread(reader, got, 1, 5), 1);
 	assert_int_equal(got[0], 77);
 	assert_int_equal(afar_region_create(theirs, "bob's", 4096, 0, &made), 0);
-	assert_int_equal(afar_region_free(made), 0);
+	assert_int_equal(afar_region_destroy(made), 0);
 	assert_int_equal(afar_region_close(made), 0);
 	expect_error(afar_namespace_release(theirs, UINT64_MAX, NULL), -EACCES);
 	expect_error(afar_namespace_delete(bob.session, "rights", 0), -EACCES);

@@ -111,7 +111,7 @@ static void test_twice(void **state)
 	expect_error(afar_mapping_read(mapping, 0, 1), -EINVAL);
 	drop_region(region);
 	expect_error(afar_region_close(region), -EINVAL);
-	expect_error(afar_region_free(region), -EINVAL);
+	expect_error(afar_region_destroy(region), -EINVAL);
 	expect_error((int)afar_region_pread(region, &(char){0}, 1, 0), -EINVAL);
 	drop_namespace(ns, "twice");
 	expect_error(afar_namespace_close(ns), -EINVAL);
@@ -208,7 +208,8 @@ static void test_volumes(void **state)
 		expect_error(afar_volume_create(session, "v", bytes, NULL), -EINVAL);
 	assert_true(afar_volume_create(session, "v", UINT64_MAX - 4095, NULL) < 0);
 	assert_true(afar_volume_create(session, "v", (uint64_t)1 << 63, NULL) < 0);
-	expect_error(afar_volume_look(session, "v", &stat), -ENOENT); /* nothing is left of them */
+	expect_error(afar_volume_stat_by_name(session, "v", &stat),
+		     -ENOENT); /* nothing is left of them */
 	expect_error(afar_volume_create(session, NULL, 4096, NULL), -EINVAL);
 	expect_error(afar_volume_create(NULL, "v", 4096, NULL), -EINVAL);
 	expect_error(afar_volume_create(session, "plain", 4096, NULL), -EEXIST);

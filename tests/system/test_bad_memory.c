@@ -58,8 +58,8 @@ static int teardown(void **state)
 	free(good);
 	free(copy);
 	munmap(bad, BYTES);
-	if (afar_region_free(region) || afar_region_close(region) || afar_region_free(quiet) ||
-	    afar_region_close(quiet) || afar_namespace_close(ns))
+	if (afar_region_destroy(region) || afar_region_close(region) ||
+	    afar_region_destroy(quiet) || afar_region_close(quiet) || afar_namespace_close(ns))
 		return -1;
 	return stop(state);
 }

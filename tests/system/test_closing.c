@@ -186,7 +186,7 @@ static void test_region_closed_under_a_transfer(void **state)
 	}
 	assert_true(nr_busy > 0 ||
 		    is_on_local()); /* where a transfer may be over before the call */
-	assert_int_equal(afar_region_free(user.region), 0);
+	assert_int_equal(afar_region_destroy(user.region), 0);
 	assert_int_equal(afar_region_close(user.region), 0);
 }
 
@@ -223,7 +223,7 @@ static void test_unmapped_under_a_transfer(void **state)
 	}
 	assert_true(nr_busy > 0 ||
 		    is_on_local()); /* where a transfer may be over before the call */
-	assert_int_equal(afar_region_free(user.region), 0);
+	assert_int_equal(afar_region_destroy(user.region), 0);
 	assert_int_equal(afar_region_close(user.region), 0);
 }
 
@@ -278,7 +278,7 @@ static void test_buffer_unregistered_under_a_transfer(void **state)
 	assert_true(nr_busy > 0 ||
 		    is_on_local()); /* where a transfer may be over before the call */
 	assert_int_equal(afar_queue_close(user.queue), 0);
-	assert_int_equal(afar_region_free(user.region), 0);
+	assert_int_equal(afar_region_destroy(user.region), 0);
 	assert_int_equal(afar_region_close(user.region), 0);
 	free(user.memory);
 }
@@ -309,7 +309,7 @@ static void test_region_closed_under_a_map(void **state)
 		close_under(&user);
 		assert_int_equal(afar_region_open(ns, "r", &user.region), 0);
 	}
-	assert_int_equal(afar_region_free(user.region), 0);
+	assert_int_equal(afar_region_destroy(user.region), 0);
 	assert_int_equal(afar_region_close(user.region), 0);
 }
 
@@ -393,7 +393,7 @@ static void test_nothing_closes_while_it_is_used(void **state)
 		assert_int_equal(done[i].result, user.length);
 	assert_int_equal(afar_queue_close(user.queue), 0);
 	assert_int_equal(afar_queue_close(user.queue), -EINVAL);
-	assert_int_equal(afar_region_free(user.region), 0);
+	assert_int_equal(afar_region_destroy(user.region), 0);
 	assert_int_equal(afar_region_close(user.region), 0);
 }
 

@@ -220,7 +220,7 @@ static void test_one_writer(void **state)
 	assert_int_equal(afar_region_version(other.region), 2);
 	assert_int_equal(afar_region_begin(region, NULL, 0), 0);
 	/* A region that is freed is published no more. */
-	assert_int_equal(afar_region_free(other.region), 0);
+	assert_int_equal(afar_region_destroy(other.region), 0);
 	expect_error(afar_region_publish(region), -AFAR_EFREED);
 	assert_int_equal(afar_region_pread(other.region, &byte, 1, 3), 1);
 	expect_error(afar_region_refresh(other.region), -AFAR_EFREED);

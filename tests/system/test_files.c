@@ -488,7 +488,7 @@ static void test_limit(void **state)
 	(void)state;
 	assert_int_equal(afar_fs_create(session, "limited", &policy), 0);
 	expect_error(afar_fs_create(session, "limited", &policy), -EEXIST);
-	assert_int_equal(afar_fs_look(session, "limited", &stat), 0);
+	assert_int_equal(afar_fs_stat_by_name(session, "limited", &stat), 0);
 	assert_int_equal(stat.max_bytes, 4 * MIB);
 	assert_int_equal(afar_fs_open(session, "limited", NULL, &small), 0);
 	assert_int_equal(
@@ -505,7 +505,7 @@ static void test_limit(void **state)
 	close_file(file);
 	assert_int_equal(afar_fs_close(small), 0);
 	assert_int_equal(afar_fs_delete(session, "limited"), 0);
-	expect_error(afar_fs_look(session, "limited", &stat), -ENOENT);
+	expect_error(afar_fs_stat_by_name(session, "limited", &stat), -ENOENT);
 }
 
 /* ---- What others see */
@@ -976,11 +976,11 @@ static void test_kinds(void **state)
 	assert_int_equal(afar_volume_list(session, NULL, volumes, 2), 0);
 	assert_int_equal(afar_namespace_list(session, NULL, namespaces, 8), 1);
 	expect_error(afar_volume_open(session, "files", NULL, &volume), -ENOENT);
-	expect_error(afar_volume_look(session, "files", volumes), -ENOENT);
+	expect_error(afar_volume_stat_by_name(session, "files", volumes), -ENOENT);
 	expect_error(afar_volume_delete(session, "files"), -EINVAL);
 	assert_int_equal(afar_volume_create(session, "disk", MIB, NULL), 0);
 	expect_error(afar_fs_open(session, "disk", NULL, &other), -ENOENT);
-	expect_error(afar_fs_look(session, "disk", systems), -ENOENT);
+	expect_error(afar_fs_stat_by_name(session, "disk", systems), -ENOENT);
 	assert_int_equal(afar_volume_delete(session, "disk"), 0);
 }
 

@@ -124,7 +124,7 @@ static void test_answers(void **state)
 	lock.reserved = 1;
 	expect_error(afar_file_lock(files[0], &lock, 0), -EINVAL);
 	expect_error(afar_file_lock_cancel(files[0], NULL), -EINVAL);
-	expect_error(afar_file_lock_look(files[0], NULL), -EINVAL);
+	expect_error(afar_file_lock_stat(files[0], NULL), -EINVAL);
 	expect_error(lock_range(reader, AFAR_LOCK_EXCLUSIVE, 1, 0, 1, 0), -EBADF);
 
 	assert_int_equal(lock_range(files[0], AFAR_LOCK_EXCLUSIVE, 1, 100, 100, 0), 0);
@@ -137,18 +137,18 @@ static void test_answers(void **state)
 	expect_error(lock_range(files[0], AFAR_LOCK_EXCLUSIVE, 2, 0, 101, 0), -EAGAIN);
 
 	lock = range(AFAR_LOCK_SHARED, 9, 0, 0);
-	assert_int_equal(afar_file_lock_look(files[2], &lock), 0);
+	assert_int_equal(afar_file_lock_stat(files[2], &lock), 0);
 	assert_int_equal(lock.mode, AFAR_LOCK_EXCLUSIVE);
 	assert_int_equal(lock.start, 100);
 	assert_int_equal(lock.length, 20);
 	assert_int_equal(lock.pid, 0);
 	lock = range(AFAR_LOCK_SHARED, 9, 150, 0);
-	assert_int_equal(afar_file_lock_look(files[0], &lock), 0);
+	assert_int_equal(afar_file_lock_stat(files[0], &lock), 0);
 	assert_int_equal(lock.start, 130);
 	assert_int_equal(lock.owner, 1);
 	assert_int_equal(lock.pid, 1001);
 	lock = range(AFAR_LOCK_SHARED, 9, 200, 0);
-	assert_int_equal(afar_file_lock_look(files[0], &lock), 0);
+	assert_int_equal(afar_file_lock_stat(files[0], &lock), 0);
 	assert_int_equal(lock.mode, AFAR_LOCK_NONE);
 
 	assert_int_equal(afar_file_close(reader), 0);

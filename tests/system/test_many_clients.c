@@ -97,7 +97,7 @@ static void transfer_rounds(struct client *client, struct afar_namespace *ns,
 		try(afar_region_alloc(ns, 8192, 0, &scratch));
 		if (scratch) {
 			try(afar_region_pwrite(scratch, bytes, 8192, 0));
-			try(afar_region_free(scratch));
+			try(afar_region_destroy(scratch));
 			try(afar_region_close(scratch));
 		}
 		pthread_barrier_wait(&barrier);

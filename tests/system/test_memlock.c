@@ -97,8 +97,8 @@ static int teardown(void **state)
 	free(copy);
 	munmap(memory, BYTES);
 	if (afar_region_close(kept_region) || afar_namespace_close(kept_ns) ||
-	    afar_session_close(keeping) || afar_region_free(region) || afar_region_close(region) ||
-	    afar_namespace_close(ns))
+	    afar_session_close(keeping) || afar_region_destroy(region) ||
+	    afar_region_close(region) || afar_namespace_close(ns))
 		return -1;
 	return stop(state);
 }

@@ -43,7 +43,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	free(copy);
-	if (afar_region_free(region) || afar_region_close(region) || afar_namespace_close(ns) ||
+	if (afar_region_destroy(region) || afar_region_close(region) || afar_namespace_close(ns) ||
 	    afar_session_close(keeping))
 		return -1;
 	return stop(state);

@@ -57,7 +57,7 @@ static int teardown(void **state)
 {
 	if (afar_queue_close(queue) || afar_buffer_unregister(allocated) ||
 	    afar_buffer_unregister(registered) || afar_mapping_unmap(mapping) ||
-	    afar_region_free(region) || afar_region_close(region) || afar_namespace_close(ns) ||
+	    afar_region_destroy(region) || afar_region_close(region) || afar_namespace_close(ns) ||
 	    afar_session_close(own))
 		return -1;
 	free(memory);

@@ -323,7 +323,7 @@ void place_discard(struct place *place)
 	struct afar_region_stat stat = {.size = sizeof(stat)};
 
 	if (place->region && !afar_region_stat(place->region, &stat) && stat.is_unfinished)
-		afar_region_free(place->region);
+		afar_region_destroy(place->region);
 	if (place->part[0] && has_name(place, place->fd))
 		unlink(place->part);
 }

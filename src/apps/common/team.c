@@ -177,7 +177,7 @@ static int look_after(struct team *team, unsigned worker)
 /* The region keeps no name that somebody would have to remove. */
 static int forget_name(struct team *team)
 {
-	int ret = afar_region_free(team->meeting.region);
+	int ret = afar_region_destroy(team->meeting.region);
 
 	team->is_named = false;
 	return ret ? fail(team, ret) : 0;

@@ -204,7 +204,7 @@ void do_getlk(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info, stru
 	struct mount *mount = mount_of(req);
 	struct afar_lock lock = lock_of(info, flock);
 	struct afar_file *file;
-	int64_t ret = CALL(mount, file_of(mount, info, &file) ?: afar_file_lock_look(file, &lock));
+	int64_t ret = CALL(mount, file_of(mount, info, &file) ?: afar_file_lock_stat(file, &lock));
 
 	(void)node;
 	if (ret) {
