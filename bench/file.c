@@ -18,7 +18,7 @@ int file_fs_open(struct afar_session *session, uint32_t tier, struct afar_fs **o
 		.size = sizeof(policy),
 		.pool = &(struct afar_policy){.size = sizeof(struct afar_policy), .tier = tier},
 	};
-	int ret = afar_fs_create(session, FILE_FS, &policy);
+	int ret = afar_fs_create(session, FILE_FS, &policy, NULL);
 
 	return ret ? scene_fail("make a file system", ret) : file_fs_join(session, out);
 }

@@ -344,10 +344,8 @@ static int open_small_files(struct network_stage *stage, unsigned fs, const char
 		.pool = &(struct afar_policy){.size = sizeof(struct afar_policy), .tier = tier},
 	};
 	struct afar_fs_stat stat = {.size = sizeof(stat)};
-	int ret = afar_fs_create(stage->session, name, &policy);
+	int ret = afar_fs_create(stage->session, name, &policy, &stage->fs[fs]);
 
-	if (!ret)
-		ret = afar_fs_open(stage->session, name, NULL, &stage->fs[fs]);
 	if (!ret)
 		ret = afar_fs_stat(stage->fs[fs], &stat);
 	if (ret)

@@ -133,7 +133,7 @@ static int make_volume(struct herd_process *herd, struct herd_client *client)
 		.size = sizeof(policy), .tier = herd->region.tier, .width = 1};
 	ssize_t nr = 0;
 	int ret = afar_volume_create(client->scene.session, SCENE_NAMESPACE, herd->region.bytes,
-				     &policy);
+				     &policy, NULL);
 
 	if (ret)
 		return scene_fail("create a volume", ret);

@@ -87,7 +87,7 @@ static int fill(struct afar_session *session, const char *name, uint64_t bytes)
 int volume_make(struct afar_session *session, const char *name, uint32_t tier, uint64_t bytes)
 {
 	const struct afar_policy policy = {.size = sizeof(policy), .tier = tier, .width = 1};
-	int ret = afar_volume_create(session, name, bytes, &policy);
+	int ret = afar_volume_create(session, name, bytes, &policy, NULL);
 
 	return ret ? scene_fail("create a volume", ret) : fill(session, name, bytes);
 }

@@ -37,6 +37,13 @@
  * zero. It fills a struct in as far as the size goes. Other sizes are -EINVAL. In an array all entries
  * have the size of the first. A struct without `size` stays as it is; some have reserved members.
  *
+ * Time-outs: `timeout_ms` of a function is for how many milliseconds it waits for others: for members, for a lock, for
+ * completions. 0: it does not wait. Negative: no limit. The session's own timeout bounds each question to the manager or a
+ * server besides, and each operation. In options 0 stands for the default.
+ *
+ * Making: functions that make a namespace, a region, a volume, a file system or a file open it, too: the handle in `*out` is
+ * the caller's to close. If `out` is NULL they only make it. Nothing is made if they fail, unless the outcome is unknown.
+ *
  * Memory model: operations are not ordered among each other, except by AFAR_OP_AFTER. Overlapping
  * concurrent accesses tear at byte granularity. Every later operation on the same path sees a
  * completed write; operations on all paths see it after AFAR_OP_FLUSH. More, with examples:
@@ -402,7 +409,7 @@ struct afar_namespace_stat {
 };
 
 /*
- * Creates and opens a namespace. Names: 1 to AFAR_NAME_MAX bytes of [A-Za-z0-9._-], not starting
+ * Creates and opens a namespace; `out` may be NULL ("Making"). Names: 1 to AFAR_NAME_MAX bytes of [A-Za-z0-9._-], not starting
  * with '.' or '-'. `policy` may be NULL (dram tier, defaults).
  * Errors: -EEXIST, -EINVAL (name or policy), -EOPNOTSUPP (tier).
  */
@@ -545,7 +552,7 @@ struct afar_region_stat {
  * content is undefined: zero where the memory is fresh; elsewhere the remains of earlier regions of
  * this same namespace. The region outlives the session, but for AFAR_ALLOC_TEMPORARY. A region made by `_alloc` is known by its
  * address alone, one made by `_create` also by a name (1 to AFAR_NAME_MAX bytes without control
- * characters).
+ * characters). `out` may be NULL ("Making").
  * Errors: -EINVAL (0 bytes, past 2^64, unknown flag, name), -AFAR_ERESERVE (beyond the
  * reservation), -EADDRINUSE (AFAR_ALLOC_FIRST), -EEXIST (name), -EOPNOTSUPP
  * (AFAR_ALLOC_NIC_ATOMICS: the session's transport to the servers has no atomics).

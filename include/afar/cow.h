@@ -63,12 +63,12 @@ int afar_region_begin(struct afar_region *region, const struct afar_range *range
 		      unsigned nr_ranges);
 
 /*
- * As afar_region_begin(), and waits up to `timeout_ms` while somebody else is writing a version: until that one is published or
+ * As afar_region_begin(), and waits up to `timeout_ms` milliseconds (-1: no limit) while somebody else is writing a version: until that one is published or
  * abandoned, its session has ended, or it has not been used for the time of a claim. Then it begins. -EBUSY after that time, and the
  * last error says who has begun one, since when, and when he used it last. Wait in short steps to be able to give it up.
  */
 int afar_region_begin_within(struct afar_region *region, const struct afar_range *ranges,
-			     unsigned nr_ranges, uint32_t timeout_ms);
+			     unsigned nr_ranges, int timeout_ms);
 
 /*
  * Says that these ranges of the version that the handle has begun are about to be written: what they touch gets new memory.

@@ -61,12 +61,12 @@ struct afar_fs_policy {
 };
 
 /*
- * Makes a file system with an empty root directory. It takes room as files need it, up to the pool's
+ * Makes a file system with an empty root directory, and opens it as afar_fs_open() does without options; `out` may be NULL. It takes room as files need it, up to the pool's
  * max_bytes: more is -EDQUOT, as more files than max_inodes are. `policy` may be NULL: dram tier, defaults, a root directory of uid 0.
  * Errors: -EINVAL (name, policy), -EEXIST, -ENOSPC, -AFAR_ENOSERVER, -EOPNOTSUPP (tier).
  */
 int afar_fs_create(struct afar_session *session, const char *name,
-		   const struct afar_fs_policy *policy);
+		   const struct afar_fs_policy *policy, struct afar_fs **out);
 
 struct afar_fs_limits {
 	size_t size; /* sizeof(struct afar_fs_limits) */
@@ -320,7 +320,7 @@ int afar_fs_removexattr(struct afar_fs *fs, const struct afar_who *who, uint64_t
 int afar_file_open(struct afar_fs *fs, const struct afar_who *who, uint64_t ino, int flags,
 		   struct afar_file **out);
 /* Makes a file and opens it, in one call of the manager. If it is there, opens that, or fails with
- * -EEXIST if `flags` has O_EXCL. `stat` may be NULL. With O_TMPFILE `name` is NULL: the file has no name, and goes when it is
+ * -EEXIST if `flags` has O_EXCL. `out` and `stat` may be NULL. With O_TMPFILE `name` is NULL: the file has no name, and goes when it is
  * closed, unless afar_fs_link() has given it one, which O_EXCL forbids. */
 int afar_file_create(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *name,
 		     uint32_t mode, int flags, struct afar_file **out, struct afar_file_stat *stat);

@@ -26,14 +26,14 @@ struct afar_volume;
 /* ---- Making, listing, changing, ending ------------------------------------------------------- */
 
 /*
- * Makes a volume of `bytes`, all zeros, and reserves room for all of it. `policy` may be NULL (dram
- * tier, defaults); its max_bytes is 0. Slow on dram, where the memory is populated now. A caller that
+ * Makes a volume of `bytes`, all zeros, reserves room for all of it, and opens it as afar_volume_open() does without options;
+ * `out` may be NULL. `policy` may be NULL (dram tier, defaults); its max_bytes is 0. Slow on dram, where the memory is populated now. A caller that
  * dies meanwhile leaves an unfinished volume, which cannot be opened, and can be deleted.
  * Errors: -EINVAL (name, policy, or a size that is 0 or no multiple of AFAR_VOLUME_BLOCK), -EEXIST,
  * -ENOSPC, -AFAR_ENOSERVER, -EOPNOTSUPP (tier).
  */
 int afar_volume_create(struct afar_session *session, const char *name, uint64_t bytes,
-		       const struct afar_policy *policy);
+		       const struct afar_policy *policy, struct afar_volume **out);
 
 struct afar_volume_stat {
 	size_t size; /* sizeof(struct afar_volume_stat), set by the caller */

@@ -284,7 +284,7 @@ out_discard:
 	return ret;
 }
 
-PUBLIC_CALL(int, afar_file_create,
+PUBLIC_CALL_OF_CALLS(int, afar_file_create,
 	    (struct afar_fs *fs, const struct afar_who *given, uint64_t dir, const char *name,
 	     uint32_t mode, int flags, struct afar_file **out, struct afar_file_stat *stat),
 	    (fs, given, dir, name, mode, flags, out, stat))
@@ -292,14 +292,14 @@ PUBLIC_CALL(int, afar_file_create,
 	const bool is_nameless = (flags & O_TMPFILE) == O_TMPFILE;
 	Afar__FileMake make = AFAR__FILE_MAKE__INIT;
 	struct fs_who who;
+	struct afar_file *file = NULL;
 	unsigned finding, nr = 0;
 	int ret = fs_who_take(given, &who);
 
 	if (ret == 0)
 		ret = fs_check_stat(stat, true);
-	if (ret == 0 && (!out || !name != is_nameless))
-		ret = error_fail(-EINVAL, "create a file: name or out is null, or O_TMPFILE has a "
-					  "name");
+	if (ret == 0 && !name != is_nameless)
+		ret = error_fail(-EINVAL, "create a file: its name is null, or O_TMPFILE has one");
 	if (ret == 0 && name && strlen(name) > AFAR_FILE_NAME_MAX)
 		ret = error_fail(-ENAMETOOLONG, "create a file: its name has %zu bytes; at most %u",
 				 strlen(name), AFAR_FILE_NAME_MAX);
@@ -324,10 +324,14 @@ PUBLIC_CALL(int, afar_file_create,
 		if (ret == 0)
 			ret = fs_check_writable(fs, "create a file");
 		if (ret == 0)
-			ret = create(fs, &who, &make, flags, out, stat);
+			ret = create(fs, &who, &make, flags, &file, stat);
 		used_end(fs, finding, ret == 0 && stat ? stat->ino : 0);
 	} while (used_again(fs, ret, &nr));
 	handle_unuse(&fs->handle);
+	if (ret == 0 && out)
+		*out = file;
+	else if (ret == 0)
+		ret = afar_file_close(file);
 	return ret;
 }
 

@@ -258,8 +258,8 @@ static int undo_create(struct afar_session *session, const char *name, int statu
 
 PUBLIC_CALL_OF_CALLS(int, afar_fs_create,
 		     (struct afar_session *session, const char *name,
-		      const struct afar_fs_policy *given),
-		     (session, name, given))
+		      const struct afar_fs_policy *given, struct afar_fs **out),
+		     (session, name, given, out))
 {
 	struct afar_fs_policy policy = {0};
 	struct namespace_wish wish = {.name = name, .kind = NAMESPACE_FILES};
@@ -285,6 +285,8 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_create,
 		return ret;
 	ret = fs_make_pool(ns);
 	afar_namespace_close(ns);
+	if (ret == 0 && out)
+		ret = afar_fs_open(session, name, NULL, out);
 	return ret ? undo_create(session, name, ret) : 0;
 }
 

@@ -181,8 +181,8 @@ int namespace_make(struct afar_session *session, const struct namespace_wish *wi
 
 	if (ret)
 		return ret;
-	if (!wish->name || !out)
-		return error_fail(-EINVAL, "create a namespace: name or out is null");
+	if (!wish->name)
+		return error_fail(-EINVAL, "create a namespace: its name is null");
 	if (wish->policy) {
 		ret = ABI_TAKE(&policy, wish->policy, afar_policy, stripe_bytes);
 		if (ret)
@@ -205,14 +205,20 @@ int namespace_make(struct afar_session *session, const struct namespace_wish *wi
 	return open_from_reply(session, &request, out);
 }
 
-PUBLIC_CALL(int, afar_namespace_create,
+PUBLIC_CALL_OF_CALLS(int, afar_namespace_create,
 	    (struct afar_session *session, const char *name, const struct afar_policy *policy,
 	     struct afar_namespace **out),
 	    (session, name, policy, out))
 {
 	const struct namespace_wish wish = {.name = name, .policy = policy};
+	struct afar_namespace *ns = NULL;
+	int ret = namespace_make(session, &wish, &ns);
 
-	return namespace_make(session, &wish, out);
+	if (ret == 0 && out)
+		*out = ns;
+	else if (ret == 0)
+		ret = afar_namespace_close(ns);
+	return ret;
 }
 
 int namespace_open(struct afar_session *session, enum namespace_kind kind, const char *name,

@@ -192,12 +192,13 @@ static int alloc_region(struct afar_namespace *ns, const char *name, uint64_t by
 {
 	Afar__RegionAlloc alloc = AFAR__REGION_ALLOC__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
+	struct afar_region *region = NULL;
 	int ret = namespace_check(ns);
 
 	if (ret)
 		return ret;
-	if (!out || (flags & ~ALLOC_FLAGS))
-		return error_fail(-EINVAL, "allocate a region: out is null or flags are unknown");
+	if (flags & ~ALLOC_FLAGS)
+		return error_fail(-EINVAL, "allocate a region: flags are unknown");
 	alloc.namespace_ = ns->number;
 	alloc.name = (char *)name;
 	alloc.bytes = bytes;
@@ -208,17 +209,22 @@ static int alloc_region(struct afar_namespace *ns, const char *name, uint64_t by
 	alloc.is_cow = (flags & AFAR_ALLOC_COW) != 0;
 	request.call_case = AFAR__REQUEST__CALL_REGION_ALLOC;
 	request.region_alloc = &alloc;
-	return open_from_reply(ns, &request, &region_kind, true, out);
+	ret = open_from_reply(ns, &request, &region_kind, true, &region);
+	if (ret == 0 && out)
+		*out = region;
+	else if (ret == 0)
+		ret = afar_region_close(region);
+	return ret;
 }
 
-PUBLIC_CALL(int, afar_region_alloc,
+PUBLIC_CALL_OF_CALLS(int, afar_region_alloc,
 	    (struct afar_namespace *ns, uint64_t bytes, unsigned flags, struct afar_region **out),
 	    (ns, bytes, flags, out))
 {
 	return alloc_region(ns, "", bytes, flags, out);
 }
 
-PUBLIC_CALL(int, afar_region_create,
+PUBLIC_CALL_OF_CALLS(int, afar_region_create,
 	    (struct afar_namespace *ns, const char *name, uint64_t bytes, unsigned flags,
 	     struct afar_region **out),
 	    (ns, name, bytes, flags, out))

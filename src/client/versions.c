@@ -252,8 +252,9 @@ PUBLIC_CALL(int, afar_region_prepare,
 
 /* ---- Beginning */
 
-static int begin(struct afar_region *region, uint32_t timeout_ms)
+static int begin(struct afar_region *region, int timeout_ms)
 {
+	const uint32_t wait_ms = timeout_ms < 0 ? UINT32_MAX : (uint32_t)timeout_ms; /* 49 days */
 	struct versions *versions = region->versions;
 	Afar__RegionBegin message = AFAR__REGION_BEGIN__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -267,10 +268,10 @@ static int begin(struct afar_region *region, uint32_t timeout_ms)
 	message.address = region->target.address;
 	message.generation = region->target.generation;
 	message.claim = versions->claim;
-	message.wait_ms = timeout_ms;
+	message.wait_ms = wait_ms;
 	request.call_case = AFAR__REQUEST__CALL_REGION_BEGIN;
 	request.region_begin = &message;
-	ret = call_and_move(region, &request, timeout_ms);
+	ret = call_and_move(region, &request, wait_ms);
 	if (!ret) {
 		versions->claim = 0;
 		versions_keep(region);
@@ -310,7 +311,7 @@ static int undo_begin(struct afar_region *region, int status)
 }
 
 static int begin_within(struct afar_region *region, const struct afar_range *ranges,
-			unsigned nr_ranges, uint32_t timeout_ms)
+			unsigned nr_ranges, int timeout_ms)
 {
 	int ret = check_cow(region, "begin a version of");
 
@@ -343,7 +344,7 @@ PUBLIC_CALL(int, afar_region_begin,
 
 PUBLIC_CALL(int, afar_region_begin_within,
 	    (struct afar_region *region, const struct afar_range *ranges, unsigned nr_ranges,
-	     uint32_t timeout_ms),
+	     int timeout_ms),
 	    (region, ranges, nr_ranges, timeout_ms))
 {
 	return begin_within(region, ranges, nr_ranges, timeout_ms);

@@ -126,8 +126,8 @@ static int undo_create(struct afar_session *session, const char *name, int statu
 
 PUBLIC_CALL_OF_CALLS(int, afar_volume_create,
 		     (struct afar_session *session, const char *name, uint64_t bytes,
-		      const struct afar_policy *policy),
-		     (session, name, bytes, policy))
+		      const struct afar_policy *policy, struct afar_volume **out),
+		     (session, name, bytes, policy, out))
 {
 	const struct namespace_wish wish = {
 		.name = name, .policy = policy, .kind = NAMESPACE_VOLUME};
@@ -149,6 +149,8 @@ PUBLIC_CALL_OF_CALLS(int, afar_volume_create,
 		afar_region_close(region);
 	}
 	afar_namespace_close(ns);
+	if (ret == 0 && out)
+		ret = afar_volume_open(session, name, NULL, out);
 	return ret ? undo_create(session, name, ret) : 0;
 }
 

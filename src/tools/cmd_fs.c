@@ -127,7 +127,7 @@ static int fs_create(struct cli *cli, const struct cli_command *command, int arg
 		status = cli_open(cli);
 	if (status)
 		return status;
-	ret = afar_fs_create(cli->session, arguments[0], &policy);
+	ret = afar_fs_create(cli->session, arguments[0], &policy, NULL);
 	return cli_close(cli, ret ? cli_fail_last(ret) : 0);
 }
 

@@ -44,7 +44,8 @@ static int create_run(void *argument)
 {
 	const struct change *change = argument;
 
-	return afar_volume_create(change->session, change->name, change->bytes, change->policy);
+	return afar_volume_create(change->session, change->name, change->bytes, change->policy,
+				  NULL);
 }
 
 static int resize_run(void *argument)

@@ -259,7 +259,7 @@ static void open_files(struct file_world *world)
 	assert_int_equal(afar_session_open(cluster_uri(world->cluster), &patient, &world->other),
 			 0);
 	/* On a busy machine it may take longer to make a file system than a write is waited for. */
-	assert_int_equal(afar_fs_create(world->other, "f", NULL), 0);
+	assert_int_equal(afar_fs_create(world->other, "f", NULL, NULL), 0);
 	assert_int_equal(afar_session_open(cluster_uri(world->cluster), &options, &world->session),
 			 0);
 	assert_int_equal(afar_fs_open(world->session, "f", NULL, &world->fs), 0);

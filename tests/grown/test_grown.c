@@ -169,7 +169,8 @@ static void test_volumes(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < NR; i++)
-		assert_int_equal(afar_volume_create(session, names[i], (i + 1) * MIB, NULL), 0);
+		assert_int_equal(afar_volume_create(session, names[i], (i + 1) * MIB, NULL, NULL),
+				 0);
 	PREPARE(room);
 	assert_int_equal(afar_volume_list(session, NULL, room.at, NR), NR);
 	CHECK(room);
@@ -222,7 +223,7 @@ static struct afar_fs *make_fs(void)
 	const struct afar_fs_options options = {.size = sizeof(options), .retry_ms = 1000};
 	struct afar_fs *fs;
 
-	assert_int_equal(afar_fs_create(session, "files", &policy), 0);
+	assert_int_equal(afar_fs_create(session, "files", &policy, NULL), 0);
 	assert_int_equal(afar_fs_open(session, "files", &options, &fs), 0);
 	return fs;
 }

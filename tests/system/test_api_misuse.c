@@ -205,15 +205,15 @@ static void test_volumes(void **state)
 
 	(void)state;
 	for (uint64_t bytes = 0; bytes < 8192; bytes += 1365)
-		expect_error(afar_volume_create(session, "v", bytes, NULL), -EINVAL);
-	assert_true(afar_volume_create(session, "v", UINT64_MAX - 4095, NULL) < 0);
-	assert_true(afar_volume_create(session, "v", (uint64_t)1 << 63, NULL) < 0);
+		expect_error(afar_volume_create(session, "v", bytes, NULL, NULL), -EINVAL);
+	assert_true(afar_volume_create(session, "v", UINT64_MAX - 4095, NULL, NULL) < 0);
+	assert_true(afar_volume_create(session, "v", (uint64_t)1 << 63, NULL, NULL) < 0);
 	expect_error(afar_volume_stat_by_name(session, "v", &stat),
 		     -ENOENT); /* nothing is left of them */
-	expect_error(afar_volume_create(session, NULL, 4096, NULL), -EINVAL);
-	expect_error(afar_volume_create(NULL, "v", 4096, NULL), -EINVAL);
-	expect_error(afar_volume_create(session, "plain", 4096, NULL), -EEXIST);
-	assert_int_equal(afar_volume_create(session, "v", 4096, NULL), 0);
+	expect_error(afar_volume_create(session, NULL, 4096, NULL, NULL), -EINVAL);
+	expect_error(afar_volume_create(NULL, "v", 4096, NULL, NULL), -EINVAL);
+	expect_error(afar_volume_create(session, "plain", 4096, NULL, NULL), -EEXIST);
+	assert_int_equal(afar_volume_create(session, "v", 4096, NULL, NULL), 0);
 
 	expect_error(afar_volume_open(session, "plain", NULL, &volume), -EINVAL);
 	expect_error(afar_volume_open(session, "none", NULL, &volume), -ENOENT);

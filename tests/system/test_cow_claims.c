@@ -91,7 +91,7 @@ static void test_idle_writer_loses(void **state)
 
 struct waiter {
 	struct afar_region *region;
-	uint32_t ms;
+	int ms;
 	int ret;
 	atomic_bool is_done;
 };
@@ -108,7 +108,7 @@ static void *wait_for_it(void *argument)
 /* Somebody waits for longer than a claim lasts, while the writer writes. Returns what he gets. */
 static int compete(struct afar_region *region, struct afar_region *other)
 {
-	struct waiter waiter = {.region = other, .ms = claim_ms + claim_ms / 2};
+	struct waiter waiter = {.region = other, .ms = (int)(claim_ms + claim_ms / 2)};
 	pthread_t thread;
 
 	assert_int_equal(afar_region_begin(region, &(struct afar_range){0, LENGTH}, 1), 0);

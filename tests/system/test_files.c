@@ -49,7 +49,7 @@ static int begin(void **state)
 	struct afar_fs_stat stat = {.size = sizeof(stat)};
 
 	(void)state;
-	assert_int_equal(afar_fs_create(session, "files", &policy), 0);
+	assert_int_equal(afar_fs_create(session, "files", &policy, NULL), 0);
 	open_in(session, 0, &fs);
 	assert_int_equal(afar_fs_stat(fs, &stat), 0);
 	root = stat.root;
@@ -486,8 +486,8 @@ static void test_limit(void **state)
 	static uint8_t data[5 * MIB];
 
 	(void)state;
-	assert_int_equal(afar_fs_create(session, "limited", &policy), 0);
-	expect_error(afar_fs_create(session, "limited", &policy), -EEXIST);
+	assert_int_equal(afar_fs_create(session, "limited", &policy, NULL), 0);
+	expect_error(afar_fs_create(session, "limited", &policy, NULL), -EEXIST);
 	assert_int_equal(afar_fs_stat_by_name(session, "limited", &stat), 0);
 	assert_int_equal(stat.max_bytes, 4 * MIB);
 	assert_int_equal(afar_fs_open(session, "limited", NULL, &small), 0);
@@ -978,10 +978,39 @@ static void test_kinds(void **state)
 	expect_error(afar_volume_open(session, "files", NULL, &volume), -ENOENT);
 	expect_error(afar_volume_stat_by_name(session, "files", volumes), -ENOENT);
 	expect_error(afar_volume_delete(session, "files"), -EINVAL);
-	assert_int_equal(afar_volume_create(session, "disk", MIB, NULL), 0);
+	assert_int_equal(afar_volume_create(session, "disk", MIB, NULL, NULL), 0);
 	expect_error(afar_fs_open(session, "disk", NULL, &other), -ENOENT);
 	expect_error(afar_fs_stat_by_name(session, "disk", systems), -ENOENT);
 	assert_int_equal(afar_volume_delete(session, "disk"), 0);
+}
+
+/* Whatever is made is opened, too, unless nobody wants the handle. */
+static void test_making(void **state)
+{
+	struct afar_namespace *ns;
+	struct afar_region *region;
+	struct afar_volume *volume;
+	struct afar_fs *other;
+
+	(void)state;
+	assert_int_equal(afar_namespace_create(session, "made", NULL, NULL), 0);
+	assert_int_equal(afar_namespace_open(session, "made", &ns), 0);
+	assert_int_equal(afar_namespace_reserve(ns, 4 * MIB), 0);
+	assert_int_equal(afar_region_alloc(ns, UNIT, AFAR_ALLOC_FIRST, NULL), 0);
+	assert_int_equal(afar_region_delete_at(ns, AFAR_FIRST_ADDRESS), 0);
+	assert_int_equal(afar_region_create(ns, "region", UNIT, 0, NULL), 0);
+	assert_int_equal(afar_region_open(ns, "region", &region), 0);
+	drop_region(region);
+	drop_namespace(ns, "made");
+	assert_int_equal(afar_volume_create(session, "made", UNIT, NULL, &volume), 0);
+	assert_int_equal(afar_volume_pwrite(volume, "x", 1, 0, 0), 1);
+	assert_int_equal(afar_volume_close(volume), 0);
+	assert_int_equal(afar_volume_delete(session, "made"), 0);
+	assert_int_equal(afar_fs_create(session, "made", NULL, &other), 0);
+	assert_int_equal(afar_fs_close(other), 0);
+	assert_int_equal(afar_fs_delete(session, "made"), 0);
+	assert_int_equal(afar_file_create(fs, NULL, root, "made", 0644, O_RDWR, NULL, NULL), 0);
+	assert_int_equal(afar_fs_unlink(fs, NULL, root, "made"), 0);
 }
 
 int main(int argc, char **argv)
@@ -1008,6 +1037,7 @@ int main(int argc, char **argv)
 		FILES_TEST(test_small_files),
 		FILES_TEST(test_small_files_that_are_cut),
 		FILES_TEST(test_kinds),
+		FILES_TEST(test_making),
 		FILES_TEST(test_closed_later_under_a_close_that_fails),
 	};
 

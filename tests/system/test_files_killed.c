@@ -42,7 +42,7 @@ static void begin(uint32_t tier, uint32_t retry_ms)
 	assert_int_equal(cluster_start_flash(NR_SERVERS, 128 * MIB, FLASH_BYTES, &cluster), 0);
 	/* Servers on a busy machine may take longer than the tests wait to get a pool ready. */
 	assert_int_equal(afar_session_open(cluster_uri(cluster), NULL, &session), 0);
-	assert_int_equal(afar_fs_create(session, "files", &policy), 0);
+	assert_int_equal(afar_fs_create(session, "files", &policy, NULL), 0);
 	assert_int_equal(afar_session_close(session), 0);
 	assert_int_equal(afar_session_open(cluster_uri(cluster), &hasty, &session), 0);
 	assert_int_equal(afar_fs_open(session, "files", &options, &fs), 0);

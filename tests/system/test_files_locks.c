@@ -47,7 +47,7 @@ static int open_all(void **state)
 	struct afar_fs_stat stat = {.size = sizeof(stat)};
 
 	(void)state;
-	assert_int_equal(afar_fs_create(session, "locked", &policy), 0);
+	assert_int_equal(afar_fs_create(session, "locked", &policy, NULL), 0);
 	for (unsigned i = 0; i < NR_SESSIONS; i++) {
 		assert_int_equal(afar_session_open(cluster_uri(cluster), NULL, &sessions[i]), 0);
 		assert_int_equal(afar_fs_open(sessions[i], "locked", &options, &systems[i]), 0);

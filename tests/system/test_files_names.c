@@ -52,7 +52,7 @@ static void open_users(void)
 	};
 	struct afar_fs_stat stat = {.size = sizeof(stat)};
 
-	assert_int_equal(afar_fs_create(session, "names", &policy), 0);
+	assert_int_equal(afar_fs_create(session, "names", &policy, NULL), 0);
 	for (unsigned i = 0; i < NR_SESSIONS; i++) {
 		assert_int_equal(afar_session_open(cluster_uri(cluster), NULL, &users[i].session),
 				 0);

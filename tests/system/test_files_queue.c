@@ -49,7 +49,7 @@ static int begin(void **state)
 	struct afar_fs_stat stat = {.size = sizeof(stat)};
 
 	(void)state;
-	assert_int_equal(afar_fs_create(session, "queued", &policy), 0);
+	assert_int_equal(afar_fs_create(session, "queued", &policy, NULL), 0);
 	assert_int_equal(afar_fs_open(session, "queued", NULL, &fs), 0);
 	assert_int_equal(afar_fs_stat(fs, &stat), 0);
 	root = stat.root;

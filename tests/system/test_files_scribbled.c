@@ -25,7 +25,7 @@ static struct afar_fs *make_fs(const char *name)
 	};
 	struct afar_fs *fs;
 
-	assert_int_equal(afar_fs_create(session, name, &policy), 0);
+	assert_int_equal(afar_fs_create(session, name, &policy, NULL), 0);
 	assert_int_equal(afar_fs_open(session, name, NULL, &fs), 0);
 	return fs;
 }

@@ -384,7 +384,7 @@ static struct actor *open_actors(void)
 	struct actor *actors = calloc(NR_SESSIONS, sizeof(*actors));
 
 	assert_non_null(actors);
-	assert_int_equal(afar_fs_create(session, "shared", &policy), 0);
+	assert_int_equal(afar_fs_create(session, "shared", &policy, NULL), 0);
 	for (unsigned i = 0; i < NR_SESSIONS; i++)
 		open_actor(&actors[i], i);
 	return actors;

@@ -191,7 +191,7 @@ static void test_list_of_ranges(void **state)
 	char span[64];
 
 	(void)state;
-	assert_int_equal(afar_fs_create(hasty, "files", &policy), 0);
+	assert_int_equal(afar_fs_create(hasty, "files", &policy, NULL), 0);
 	assert_int_equal(afar_fs_open(hasty, "files", NULL, &fs), 0);
 	assert_int_equal(afar_fs_stat(fs, &stat), 0);
 	assert_int_equal(afar_file_create(fs, NULL, stat.root, "f", 0600, O_RDWR, &file, NULL), 0);

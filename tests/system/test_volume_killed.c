@@ -201,7 +201,8 @@ static void test_kills(void **state)
 	print_message("AFAR_SEED=%u\n", random_state);
 	assert_int_equal(cluster_start_flash(NR_SERVERS, 64 * MIB, FLASH_BYTES, &cluster), 0);
 	assert_int_equal(afar_session_open(cluster_uri(cluster), NULL, &session), 0);
-	assert_int_equal(afar_volume_create(session, "disk", NR_THREADS * PART_BYTES, &policy), 0);
+	assert_int_equal(
+		afar_volume_create(session, "disk", NR_THREADS * PART_BYTES, &policy, NULL), 0);
 	assert_int_equal(afar_session_close(session), 0);
 	open_volume(AFAR_VOLUME_EXCLUSIVE, RETRY_MS);
 	for (unsigned i = 0; i < NR_THREADS; i++) {
@@ -241,7 +242,7 @@ static void test_idle_over_a_restart(void **state)
 	memset(worker, 0, sizeof(*worker));
 	assert_int_equal(cluster_start_flash(NR_SERVERS, 64 * MIB, FLASH_BYTES, &cluster), 0);
 	assert_int_equal(afar_session_open(cluster_uri(cluster), NULL, &session), 0);
-	assert_int_equal(afar_volume_create(session, "disk", PART_BYTES, &policy), 0);
+	assert_int_equal(afar_volume_create(session, "disk", PART_BYTES, &policy, NULL), 0);
 	assert_int_equal(afar_session_close(session), 0);
 	open_volume(AFAR_VOLUME_EXCLUSIVE, RETRY_MS);
 	for (unsigned round = 0; round < 4; round++) {

@@ -108,7 +108,7 @@ static void take_over(const char *kind, uint32_t tier)
 	char byte;
 	int code;
 
-	assert_int_equal(afar_volume_create(session, "disk", VOLUME_BYTES, &policy), 0);
+	assert_int_equal(afar_volume_create(session, "disk", VOLUME_BYTES, &policy, NULL), 0);
 	client_start(&holder, kind, cluster_uri(cluster));
 	client_hear(&holder, &byte, 1);
 	process_stop(holder.pid);
