@@ -34,16 +34,11 @@ static uint64_t sum_bytes(const uint8_t *bytes, size_t length)
 static void submit(struct afar_queue *queue, struct afar_region *region, struct afar_iov *iov,
 		   unsigned slot, uint64_t offset, uint64_t length)
 {
-	struct afar_op op = {
-		.opcode = AFAR_OP_READ,
-		.target = afar_region_target(region),
-		.offset = offset,
-		.iov = iov,
-		.nr_iov = 1,
-		.user_data = slot,
-	};
+	struct afar_op op;
 
 	iov->length = length - offset < BLOCK ? length - offset : BLOCK;
+	afar_prep_read(&op, afar_region_target(region), iov, 1, offset);
+	op.user_data = slot;
 	check(afar_queue_submit(queue, &op, 1));
 }
 

@@ -3,6 +3,8 @@
 #ifndef AFAR_QUEUE_H
 #define AFAR_QUEUE_H
 
+#include <string.h>
+
 #include <afar/buffer.h>
 
 #ifdef __cplusplus
@@ -116,6 +118,75 @@ struct afar_queue_options {
 	uint32_t depth; /* operations in flight at most; 0: 256; ≤ 65536 */
 	uint32_t reserved;
 };
+
+/*
+ * Fill in an operation, with flags and user_data 0: set those afterwards. `iov` must stay in place until completion.
+ * `before` of an atomic is one piece of 8 bytes for the old word, or NULL.
+ */
+static inline void afar_prep(struct afar_op *op, enum afar_opcode opcode,
+			     struct afar_target *target, uint64_t offset,
+			     const struct afar_iov *iov, uint32_t nr_iov)
+{
+	memset(op, 0, sizeof(*op));
+	op->opcode = (uint16_t)opcode;
+	op->target = target;
+	op->offset = offset;
+	op->iov = iov;
+	op->nr_iov = nr_iov;
+}
+
+static inline void afar_prep_read(struct afar_op *op, struct afar_target *target,
+				  const struct afar_iov *iov, uint32_t nr_iov, uint64_t offset)
+{
+	afar_prep(op, AFAR_OP_READ, target, offset, iov, nr_iov);
+}
+
+static inline void afar_prep_write(struct afar_op *op, struct afar_target *target,
+				   const struct afar_iov *iov, uint32_t nr_iov, uint64_t offset)
+{
+	afar_prep(op, AFAR_OP_WRITE, target, offset, iov, nr_iov);
+}
+
+static inline void afar_prep_flush(struct afar_op *op, struct afar_target *target)
+{
+	afar_prep(op, AFAR_OP_FLUSH, target, 0, NULL, 0);
+}
+
+static inline void afar_prep_sync(struct afar_op *op, struct afar_target *target)
+{
+	afar_prep(op, AFAR_OP_SYNC, target, 0, NULL, 0);
+}
+
+static inline void afar_prep_zero(struct afar_op *op, struct afar_target *target, uint64_t length,
+				  uint64_t offset)
+{
+	afar_prep(op, AFAR_OP_ZERO, target, offset, NULL, 0);
+	op->operand = length;
+}
+
+static inline void afar_prep_trim(struct afar_op *op, struct afar_target *target, uint64_t length,
+				  uint64_t offset)
+{
+	afar_prep(op, AFAR_OP_TRIM, target, offset, NULL, 0);
+	op->operand = length;
+}
+
+static inline void afar_prep_fetch_add(struct afar_op *op, struct afar_target *target,
+				       uint64_t offset, uint64_t operand,
+				       const struct afar_iov *before)
+{
+	afar_prep(op, AFAR_OP_FETCH_ADD, target, offset, before, before ? 1 : 0);
+	op->operand = operand;
+}
+
+static inline void afar_prep_compare_swap(struct afar_op *op, struct afar_target *target,
+					  uint64_t offset, uint64_t compare, uint64_t operand,
+					  const struct afar_iov *before)
+{
+	afar_prep(op, AFAR_OP_COMPARE_SWAP, target, offset, before, before ? 1 : 0);
+	op->compare = compare;
+	op->operand = operand;
+}
 
 struct afar_target *afar_region_target(struct afar_region *region);
 
