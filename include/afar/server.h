@@ -9,6 +9,38 @@
 extern "C" {
 #endif
 
+struct afar_server_stat {
+	size_t size;		 /* sizeof(struct afar_server_stat), set by the caller */
+	uint64_t server;	 /* its number */
+	uint64_t capacity_bytes; /* of its memory, as it has told last; 0: it is down */
+	uint64_t granted_bytes;	 /* of these, to namespaces */
+	uint32_t is_up;
+	uint32_t reserved;
+	char name[AFAR_NAME_MAX + 1];
+};
+
+/*
+ * Lists servers in order of their numbers. Puts up to `max` entries with a number above `after` (0: all) into `out`; the
+ * caller has set the first entry's `size`. Returns how many; 0 at the end. Of more than 1000 servers it knows 1000, as
+ * afar_session_status() does.
+ */
+int afar_server_list(struct afar_session *session, uint64_t after, struct afar_server_stat *out,
+		     unsigned max);
+
+struct afar_store_stat {
+	size_t size;	 /* sizeof(struct afar_store_stat), set by the caller */
+	uint64_t store;	 /* its number */
+	uint64_t server; /* the number of the server that has it, or had it last */
+	uint64_t capacity_bytes;
+	uint64_t granted_bytes; /* of these, to namespaces */
+	uint32_t is_up;
+	uint32_t reserved;
+};
+
+/* Lists stores likewise. */
+int afar_store_list(struct afar_session *session, uint64_t after, struct afar_store_stat *out,
+		    unsigned max);
+
 struct afar_server_region {
 	size_t size;	     /* sizeof(struct afar_server_region), set by the caller           */
 	uint64_t generation; /* unique in the cluster, and higher than those of older regions  */
@@ -21,7 +53,7 @@ struct afar_server_region {
 /*
  * Lists the regions that have a part on the server with this number, in order of their generations: what is lost without
  * it. For operators only. Up to `max` entries with a generation above `after` (0: all) into `out`, whose first entry's
- * `size` the caller has set. Returns how many; 0 at the end. afar_session_status() tells the numbers of servers.
+ * `size` the caller has set. Returns how many; 0 at the end. afar_server_list() tells the numbers.
  * Errors: -ENOENT.
  */
 int afar_server_regions(struct afar_session *session, uint64_t server, uint64_t after,
@@ -58,8 +90,8 @@ int afar_manager_accept_older(struct afar_session *session);
 
 /*
  * Lists the regions that have a part in the store with this number, as afar_server_regions() does:
- * they are lost if it is forgotten. For operators only. afar_session_status() tells the numbers of
- * stores, as text of 16 hexadecimal digits. Errors: -ENOENT.
+ * they are lost if it is forgotten. For operators only. afar_store_list() tells the numbers of
+ * stores; people see them as 16 hexadecimal digits. Errors: -ENOENT.
  */
 int afar_store_regions(struct afar_session *session, uint64_t store, uint64_t after,
 		       struct afar_server_region *out, unsigned max);

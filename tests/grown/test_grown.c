@@ -92,6 +92,7 @@ static void test_regions(void **state)
 	struct afar_namespace *ns = make_namespace("regions", UNIT, 4 * MIB);
 	ROOM(struct afar_server_region, NR) on_server;
 	ROOM(struct afar_region_stat, NR) room;
+	ROOM(struct afar_server_stat, NR) servers;
 	struct afar_region *regions[NR];
 	uint64_t words[NR];
 
@@ -108,8 +109,17 @@ static void test_regions(void **state)
 		assert_int_equal(room.at[i].name[0], 'a' + i);
 		assert_int_equal(room.at[i].writer[0], 0);
 	}
+	PREPARE(servers);
+	assert_int_equal(afar_server_list(session, 0, servers.at, NR), 2);
+	CHECK(servers);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_true(servers.at[i].is_up);
+		assert_true(servers.at[i].name[0] != 0);
+	}
+	assert_true(servers.at[0].server < servers.at[1].server);
 	PREPARE(on_server);
-	assert_in_range(afar_server_regions(session, 1, 0, on_server.at, NR), 1, NR);
+	assert_in_range(afar_server_regions(session, servers.at[1].server, 0, on_server.at, NR), 1,
+			NR);
 	CHECK(on_server);
 	assert_string_equal(on_server.at[0].ns, "regions");
 	for (unsigned i = 0; i < NR; i++) {
@@ -133,14 +143,15 @@ static void test_queue(void **state)
 	struct afar_buffer *buffer;
 	struct afar_queue *queue;
 	struct afar_iov iov = {.addr = memory.addr, .length = 8};
-	struct afar_op op = {.opcode = AFAR_OP_WRITE, .nr_iov = 1, .iov = &iov, .user_data = 9};
+	struct afar_op op;
 
 	(void)state;
 	assert_int_equal(afar_region_alloc(ns, UNIT, 0, &region), 0);
 	assert_int_equal(afar_buffer_register(session, &memory, AFAR_ACCESS_READ, &buffer), 0);
 	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
-	op.target = afar_region_target(region);
 	iov.buffer = buffer;
+	afar_prep_write(&op, afar_region_target(region), &iov, 1, 0);
+	op.user_data = 9;
 	assert_int_equal(afar_queue_connect(queue, op.target), 0);
 	assert_int_equal(afar_queue_submit(queue, &op, 1), 1);
 	assert_int_equal(afar_queue_wait(queue, &completion, 1, 1, -1), 1);

@@ -219,12 +219,41 @@ static void test_refusals(void **state)
 	drop_namespace(ns, "refusals");
 }
 
+/* A program finds stores by their numbers, and what is there. */
+static void test_stores(void **state)
+{
+	struct afar_namespace *ns = make_flash_namespace("stores", 64 * KIB, 16 * MIB);
+	struct afar_store_stat stores[3] = {{.size = sizeof(*stores)}};
+	struct afar_server_stat servers[3] = {{.size = sizeof(*servers)}};
+	struct afar_server_region region = {.size = sizeof(region)};
+
+	(void)state;
+	assert_int_equal(afar_region_create(ns, "r", MIB, 0, NULL), 0);
+	assert_int_equal(afar_server_list(session, 0, servers, 3), 2);
+	assert_int_equal(afar_store_list(session, 0, stores, 3), 2);
+	assert_true(stores[0].store < stores[1].store);
+	for (int i = 0; i < 2; i++) {
+		assert_true(stores[i].is_up);
+		assert_true(stores[i].server == servers[0].server ||
+			    stores[i].server == servers[1].server);
+		assert_in_range(stores[i].granted_bytes, MIB, stores[i].capacity_bytes);
+		assert_int_equal(afar_store_regions(session, stores[i].store, 0, &region, 1), 1);
+		assert_string_equal(region.name, "r");
+	}
+	assert_int_equal(afar_store_list(session, stores[0].store, stores, 1), 1);
+	assert_int_equal(afar_store_list(session, stores[0].store, stores, 1), 0);
+	assert_int_equal(afar_server_list(session, servers[1].server, servers, 1), 0);
+	expect_error(afar_store_list(session, 0, NULL, 1), -EINVAL);
+	assert_int_equal(afar_region_delete(ns, "r"), 0);
+	drop_namespace(ns, "stores");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_begins_as_zeros), cmocka_unit_test(test_any_range),
 		cmocka_unit_test(test_queues),		cmocka_unit_test(test_what_others_wrote),
-		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_refusals),	cmocka_unit_test(test_stores),
 	};
 
 	return cmocka_run_group_tests(tests, start, stop);
