@@ -42,7 +42,7 @@
 #include <sys/uio.h>
 #include <urcu/list.h>
 
-#include "flash/device.h"
+#include "flash/device/device.h"
 
 #define FTL_BLOCK 4096U
 

@@ -9,17 +9,17 @@
 #ifndef FLASH_FTL_PRIVATE_H
 #define FLASH_FTL_PRIVATE_H
 
-#include "flash/append.h"
-#include "flash/checkpoint.h"
-#include "flash/cleaner.h"
 #include "flash/format.h"
 #include "flash/ftl.h"
-#include "flash/journal.h"
-#include "flash/map.h"
-#include "flash/put.h"
-#include "flash/reclaim.h"
-#include "flash/segments.h"
-#include "flash/streams.h"
+#include "flash/log/checkpoint.h"
+#include "flash/log/journal.h"
+#include "flash/map/map.h"
+#include "flash/map/segments.h"
+#include "flash/write/append.h"
+#include "flash/write/cleaner.h"
+#include "flash/write/put.h"
+#include "flash/write/reclaim.h"
+#include "flash/write/streams.h"
 
 struct bounce;
 struct read;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/manager_memory_store.h"
+#include "lib/manager/manager_memory_store.h"
 #include "manager/core_private.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
