@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The layer as a whole: memory, opening and closing, polling. Each room has a progress function
- * that does what can be done now and never waits; ftl_progress() calls them in the order in which
- * one's work makes another's.
+ * that does what can be done now and never waits. They are called by ftl_progress(), in the order
+ * in which one's work makes another's.
  */
 
 #include "flash/ftl.h"

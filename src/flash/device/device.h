@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The seam under the translation layer: a storage device whose bytes survive the process. uring.c
- * implements it for a regular file or a block device, tests/lib/flash/flash_fake.c for memory that can be
- * slow, fail, tear and lose power.
+ * The seam under the translation layer: a storage device whose bytes survive the process. For a
+ * regular file or a block device, uring.c implements it. For memory that can be slow, fail, tear
+ * and lose power, tests/lib/flash/flash_fake.c does.
  *
  * A device belongs to one thread. flash_device_submit() takes operations, which end in any order.
  * Only flash_device_poll() calls their `done`. The submitter owns an operation and its memory, and
  * leaves both alone until then.
  *
  * Reads that are submitted after a write has ended see it. The write survives the loss of power
- * once a flush that was submitted after its end has ended, or, with FLASH_IO_DURABLE, once it has
- * ended itself. Until then any part of it may survive, in units of a sector. Overlapping operations
- * in flight at the same time may see or leave either's bytes.
+ * once a flush that was submitted after its end has ended. With FLASH_IO_DURABLE it does once it
+ * has ended itself. Until then any part of it may survive, in units of a sector. Overlapping
+ * operations in flight at the same time may see or leave either's bytes.
  */
 #ifndef FLASH_DEVICE_H
 #define FLASH_DEVICE_H
@@ -119,11 +119,11 @@ static inline void flash_device_close(struct flash_device *device)
 	device->ops->close(device);
 }
 
-/* Whether a result is about the bytes at that place, and will be the same next time: not about the
- * whole device, or about the moment. */
+/* Returns whether a result is about the bytes at that place, not about the whole device or the
+ * moment. Such a result will be the same next time. */
 bool flash_device_is_media_error(int result);
 
-/* Whether a result says that the device is no longer there. */
+/* Returns whether a result says that the device is no longer there. */
 bool flash_device_is_gone(int result);
 
 /* For implementations: checks an operation. -EINVAL: it breaks a rule above, or reaches beyond the

@@ -32,8 +32,9 @@ static int sync_folder_of(const char *path)
 }
 
 /*
- * Whether the file system has room for the file. Asked first, because a file system may allocate
- * all that it has before it finds that this is not enough, and others get none meanwhile.
+ * Returns whether the file system has room for the file. The caller asks first, because a file
+ * system may allocate all that it has before it finds that this is not enough. Others get none
+ * meanwhile.
  */
 static bool has_room(int fd, uint64_t size)
 {

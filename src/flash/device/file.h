@@ -10,8 +10,8 @@ struct flash_file_options {
 	/*
 	 * Allocates no blocks now: the file system does when they are first written, and may have
 	 * none left by then. Without this option the file system allocates all blocks, and each is
-	 * written once, because file systems note a block's first write in their journals, which
-	 * makes it several times as slow as any later one.
+	 * written once. Otherwise the first write of each would take several times as long, because
+	 * file systems note it in their journals.
 	 */
 	bool is_sparse;
 	/* NULL, or called while the file is written, with the bytes written so far. False: stop. */
@@ -23,7 +23,7 @@ struct flash_file_options {
  * Makes a file of `size` bytes, a multiple of 4096, all zeros. When this returns the file survives
  * the loss of power. NULL options: none is set. Blocks.
  *
- * Returns 0. On an error no file is left, and error_last_line() has the reason: -EEXIST: something
+ * Returns 0. On an error no file is left, and error_last_line() has the reason. -EEXIST: something
  * is at `path`; -ENOSPC; -EINVAL: `size`; -ECANCELED: `progress` returned false; -ENOMEM; the
  * errors of open(), fallocate(), ftruncate(), write() and fsync().
  */

@@ -34,7 +34,7 @@ uint32_t memory_direct_blocks(const struct iovec *iov, unsigned nr_iov, unsigned
 unsigned memory_iovecs(const struct iovec *iov, unsigned index, size_t offset, size_t bytes,
 		       struct iovec *out, unsigned nr);
 unsigned memory_add(struct iovec *out, unsigned nr, void *base, size_t length);
-/* Whether the lengths add up to `length`. */
+/* Returns whether the lengths add up to `length`. */
 bool memory_is_whole(const struct iovec *iov, unsigned nr_iov, size_t length);
 
 /* ---- buffers ---- */

@@ -223,7 +223,7 @@ int superblock_write(struct flash_device *device, const struct format_superblock
 	return ret ? ret : blocking_flush(device);
 }
 
-/* Whether the areas follow one another, do not overlap, and end before the last block. */
+/* Returns whether the areas follow one another, do not overlap, and end before the last block. */
 static bool is_consistent(const struct format_superblock *it)
 {
 	uint64_t tables_end = it->tables_at + 2 * (uint64_t)it->tables_blocks;

@@ -15,15 +15,15 @@
 #include "flash/format.h"
 #include "flash/ftl.h"
 
-/* Plans the layout of a new layer on `device`, and writes nothing. Returns 0, or with a reason:
- * -EINVAL: the sector is neither 512 nor 4096; -ENOSPC: the device is too small; -EIO: no random
+/* Plans the layout of a new layer on `device`, and writes nothing. Returns 0, or with a reason.
+ * -EINVAL: the sector is neither 512 nor 4096. -ENOSPC: the device is too small. -EIO: no random
  * bytes for the uuid. */
 int superblock_plan(const struct flash_device *device, const struct ftl_options *options,
 		    struct format_superblock *out);
 
 /*
- * Checks that the device is empty. Returns 0, or with a reason: -EEXIST: it holds a layer of ours,
- * something that flash_device_foreign() knows, or bytes other than 0 in its first block; the
+ * Checks that the device is empty. Returns 0, or with a reason. -EEXIST: it holds a layer of ours,
+ * something that flash_device_foreign() knows, or bytes other than 0 in its first block. Or the
  * device's own errors.
  */
 int superblock_check_empty(struct flash_device *device);
@@ -37,9 +37,9 @@ int superblock_write(struct flash_device *device, const struct format_superblock
 
 /*
  * Reads the superblock, or its copy if the first is damaged in any way, and checks it against the device.
- * Returns 0, or with a reason: -EINVAL: there is none, nor a copy, the device was cut short, or its sectors are
- * too large for the layer; -EPROTONOSUPPORT: it is of another version; -EBADMSG: both are damaged;
- * -EEXIST: a copy is left, and something else is where the layer was; -EIO: the device cannot be read.
+ * Returns 0, or with a reason. -EINVAL: there is neither a superblock nor a copy, the device was cut short, or
+ * its sectors are too large for the layer. -EPROTONOSUPPORT: it is of another version. -EBADMSG: both are
+ * damaged. -EEXIST: a copy is left, and something else is where the layer was. -EIO: the device cannot be read.
  */
 int superblock_read(struct flash_device *device, struct format_superblock *out);
 /* Like superblock_read(), but reads only the one in block `at`. */

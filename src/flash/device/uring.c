@@ -196,9 +196,9 @@ static int enter(struct uring *uring, int timeout_ms)
 }
 
 /*
- * Whether the poll waits for one flush and for nothing else. flush_here() then does it by a system
- * call. A ring would hand it to a thread of the kernel, and the two switches take a tenth of the
- * time of a synced write.
+ * Returns whether the poll waits for one flush and for nothing else. Then flush_here() does it by a
+ * system call. A ring would hand it to a thread of the kernel, and the two switches take a tenth of
+ * the time of a synced write.
  */
 static bool is_lone_flush(struct uring *uring, int timeout_ms)
 {
@@ -262,9 +262,9 @@ static bool wants_again(struct uring *uring, struct transfer *transfer, int resu
 }
 
 /*
- * Ends operations, and returns how many. Only a few at a time, so that the operations that callers
- * then submit reach the device with the next poll, before the others are ended. Otherwise the
- * device would be idle meanwhile.
+ * Ends operations, and returns how many. It ends only a few at a time: operations that callers then
+ * submit reach the device with the next poll, before the others are ended. Otherwise the device
+ * would be idle meanwhile.
  */
 static int reap(struct uring *uring)
 {
@@ -326,7 +326,7 @@ static int enable(struct uring *uring)
 	return 0;
 }
 
-/* Whether the kernel has completions for us, or will have when we ask. */
+/* Returns whether the kernel has completions for us, or will have when we ask. */
 static bool has_news(const struct uring *uring)
 {
 	unsigned flags = IO_URING_READ_ONCE(*uring->ring.sq.kflags);
@@ -336,8 +336,8 @@ static bool has_news(const struct uring *uring)
 }
 
 /*
- * Whether a poll that does not wait has nothing to give to the kernel, nor to take from it. The
- * ring's memory shows that: a caller that polls again and again makes no system calls. But the
+ * Returns whether a poll that does not wait has nothing to give to the kernel, nor to take from it.
+ * The ring's memory shows that: a caller that polls again and again makes no system calls. But the
  * kernel may make event_fd readable after we have taken what it tells of. So we read that once more,
  * and once in a while.
  */

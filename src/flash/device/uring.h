@@ -17,15 +17,15 @@ struct flash_device;
 
 /*
  * Opens the file or block device at `path` for this opener alone. Until it is closed, any other
- * opener is refused, in any process and even to read only. If another has it, this blocks for up to
- * half a second before it fails, because the kernel takes a moment to release a killed process's
- * device. `size`, `sector` and `discard_unit` are the kernel's; bytes behind the last whole sector
- * are left out. The caller closes the device with flash_device_close().
+ * opener is refused, in any process and even to read only. If another has it, this tries for up to
+ * half a second before it fails. The kernel takes that moment to release a killed process's device.
+ * `size`, `sector` and `discard_unit` are the kernel's; bytes behind the last whole sector are left
+ * out. The caller closes the device with flash_device_close().
  *
- * Returns 0, or with a reason in error_last_line(): -ENOENT, -EACCES …: from open(); -EBUSY:
- * another has it, a block device is mounted, or `path` was replaced meanwhile; -ENOTSUP: it is
- * neither file nor block device, its file system has no O_DIRECT, its sectors have neither 512 nor
- * 4096 bytes, or the kernel allows no io_uring; -EINVAL: it is smaller than a sector; -ENOMEM.
+ * Returns 0, or with a reason in error_last_line(). -ENOENT, -EACCES …: from open(). -EBUSY:
+ * another has it, a block device is mounted, or `path` was replaced meanwhile. -ENOTSUP: it is
+ * neither file nor block device, its sectors have neither 512 nor 4096 bytes, or there is no
+ * O_DIRECT or no io_uring. -EINVAL: it is smaller than a sector. -ENOMEM.
  */
 int flash_device_open_path(const char *path, unsigned flags, struct flash_device **out);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Opens a file or a block device so that no second opener gets it, and asks the kernel for its size
- * and sectors. uring.c calls it, and owns the descriptor.
+ * Opens a file or a block device for uring.c so that no second opener gets it. Asks the kernel for
+ * its size and sectors. The caller owns the descriptor.
  */
 #include "flash/device/uring_open.h"
 
@@ -124,8 +124,8 @@ static int try_alone(const char *path, unsigned flags, const struct stat *stat)
 }
 
 /*
- * Tries for half a second, because the kernel releases a killed process's ring, and with it the
- * file, only a moment after the process is gone.
+ * Tries for half a second. The kernel releases a killed process's ring, and with it the file, only
+ * a moment after the process is gone.
  */
 static int open_alone(const char *path, unsigned flags, const struct stat *stat)
 {

@@ -104,8 +104,9 @@ int apply_carry(struct ftl *ftl, uint64_t lba, uint32_t from, uint32_t to)
 
 /*
  * Drops a reference that `lba` might have had. Replaying this after another record did so must not
- * drop it twice. If replay can read the page after all, the reference was dropped when `lba` was
- * put or trimmed; or, if that record was left out, `lba` still refers to the block.
+ * drop it twice. If replay can read the page after all, one of two things holds. The reference was
+ * dropped when `lba` was put or trimmed; or that record was left out, and `lba` still refers to the
+ * block.
  */
 void apply_release(struct ftl *ftl, uint64_t lba, uint32_t place)
 {

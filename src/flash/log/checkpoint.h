@@ -3,12 +3,11 @@
  * A checkpoint is the map, the segments and the records as of one position of the journal. It is
  * written in the background. The journal's blocks before that position are not needed any more.
  *
- * The checkpoint has the state at the time it began: the tables are copied at once, and changed
- * pages of the map keep their old content until it is written (map.h). All writes go to places that
- * the last committed checkpoint does not use: the other copy of each page's slot, the other area of
- * tables, the other anchor. The anchor is written last, after a flush. Once it is durable the
- * checkpoint is committed: the pages' new copies are current, and the journal's ring is free up to
- * its position.
+ * The checkpoint has the state at the time it began. It copies the tables at once; changed pages of
+ * the map keep their old content until it is written (map.h). It writes only where the last
+ * committed checkpoint has nothing: the other copy of each page's slot, the other area of tables,
+ * the other anchor. The anchor is written last, after a flush. Once it is durable the checkpoint is
+ * committed: the pages' new copies are current, and the journal's ring is free up to its position.
  */
 #ifndef FLASH_CHECKPOINT_H
 #define FLASH_CHECKPOINT_H
@@ -65,8 +64,8 @@ int checkpoint_open(struct ftl *ftl);
 void checkpoint_close(struct ftl *ftl);
 
 /*
- * Whether a checkpoint should begin. It begins once the journal has no record whose data is still
- * to be written.
+ * Returns whether a checkpoint should begin. It begins once the journal has no record whose data is
+ * still to be written.
  */
 bool checkpoint_is_due(const struct ftl *ftl);
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What every request asks before it changes something: whether the layer still takes changes, and whether the blocks can be the caller's. */
+/* Every request asks here before it changes something: does the layer still take changes, and can the blocks be the caller's? */
 #include <errno.h>
 
 #include "base/error.h"

@@ -113,8 +113,9 @@ static uint32_t blocks_for(uint32_t records)
 }
 
 /*
- * Whether the ring has room for `records` more slots behind the open block, and for `seals` blocks
- * that are written half full. The block `start` + nr_blocks would overwrite the block `start`.
+ * Returns whether the ring has room for `records` more slots behind the open block, and for `seals`
+ * blocks that are written half full. The block `start` + nr_blocks would overwrite the block
+ * `start`.
  */
 static bool fits(const struct journal *journal, uint32_t records, uint32_t seals)
 {

@@ -5,14 +5,14 @@
  * is full, or when a caller waits for it. journal_progress() writes and flushes what callers want.
  *
  * Blocks are numbered by a sequence that never goes back. A record is durable when its block is
- * before `flushed`: all blocks before that, and the data that their records name, were written, and
- * then a flush began and ended. Most records are appended after their data has been written. A
- * record that is appended before has its block held until the data is written: no flush counts for
- * a held block, nor for any block behind it.
+ * before `flushed`. All blocks before that, and the data that their records name, were written, and
+ * then a flush began and ended. Most records are appended after their data has been written. If one
+ * is appended earlier, its block is held until the data is written. No flush counts for a held
+ * block, nor for any block behind it.
  *
  * Callers reserve room before they append, so an append cannot fail for lack of room. The journal
- * keeps room free for all that is reserved, even if blocks are written half full, and for the block
- * that a checkpoint writes when it begins.
+ * keeps room free for all that is reserved, even if blocks are written half full. It also keeps
+ * room for the block that a checkpoint writes when it begins.
  *
  * No function here blocks. Threads: the layer's.
  */

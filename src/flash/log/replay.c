@@ -3,18 +3,18 @@
  * Reads and replays the journal up to its first gap.
  *
  * The last block found says how far the journal had been flushed when it was written. Records
- * before that are true. The data of later records may be missing, so replay reads it; a record
- * whose data is not there is left out, and its lba keeps its old block. (All records whose write
- * failed are among the later ones, see ahead.c.) Neither leaving a record out nor applying one that
- * a later record voids does harm: a place is written again only when every record that made it
+ * before that are true. The data of later records may be missing, so replay reads it. It leaves out
+ * a record whose data is not there; the record's lba keeps its old block. (All records whose write
+ * failed are among the later ones, see ahead.c.) It does no harm to leave a record out, nor to
+ * apply one that a later record voids. A place is written again only when every record that made it
  * invalid was durable. So each lba that referred to the place has a later record, which replay
  * finds. The journal's block that records a segment's opening says that those records were flushed,
  * so none of them is left out.
  *
  * If the newest checkpoint's tables are damaged, replay begins at the one before, and goes through the newest, with which another epoch may
  * begin. Blocks behind it do not know that records before it were void, whose data was never written: with the checkpoint these
- * counted for nothing. So only what blocks before it say is true. The rest is looked at again, with the same result as it would have had then, as long
- * as no segment that it is in was opened since.
+ * counted for nothing. So only what blocks before it say is true. Replay looks at the rest again. It gets the result that it would have had then, as
+ * long as no segment that a block is in was opened since.
  *
  * If the last record of a block was left out, a clone of it is left out too, for that block.
  * Otherwise the target would get a value that the source never had. So a block is marked as lost
@@ -587,8 +587,8 @@ static int replay_record(struct replay *replay, const struct format_record *reco
 }
 
 /*
- * Prefetches the memory that the block's records will change, so that the cache misses overlap:
- * first the entries of the map, then the segments that these refer to.
+ * Prefetches the memory that the block's records will change, so that the cache misses overlap.
+ * First come the entries of the map, then the segments that these refer to.
  */
 static void prefetch(const struct ftl *ftl, const struct journal_bytes *block)
 {

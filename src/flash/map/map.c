@@ -278,8 +278,8 @@ static int check_loaded(const struct map_page *page, struct format_page *data)
 			  page->page, page->range);
 }
 
-/* Whether the entry agrees with the segments' tables. It has not changed since the checkpoint that
- * wrote it, so its block must still be valid. */
+/* Returns whether the entry agrees with the segments' tables. It has not changed since the
+ * checkpoint that wrote it, so its block must still be valid. */
 static bool is_sane(const struct map_page *page, const struct format_entry *entry)
 {
 	const struct segments *segments = page->map->segments;

@@ -16,8 +16,8 @@
  *  - A page that is pinned, or that a caller waits for, is not dropped.
  *
  * Damage: a page is damaged if it cannot be read, or is not the one that the directory names. Each
- * load of it fails with the error. A caller that has to change it gives it up first: all its
- * entries become FORMAT_UNKNOWN, and then known one by one as blocks are put and trimmed. The next
+ * load of it fails with the error. A caller that has to change it gives it up first. Then all its
+ * entries become FORMAT_UNKNOWN, and known one by one as blocks are put and trimmed. The next
  * checkpoint writes it so, and the directory marks it as damaged. A single entry that contradicts
  * the segments' tables becomes FORMAT_UNKNOWN when the page is loaded.
  *
@@ -111,7 +111,7 @@ int map_make(struct map *map, uint64_t lba, struct map_page **out);
  * right; -ENOMEM. */
 int map_restore(struct map *map, const struct format_table_page *entry);
 
-/* Whether `data` is the copy of the page that the checkpoint names, as it was written. */
+/* Returns whether `data` is the copy of the page that the checkpoint names, as it was written. */
 bool map_is_copy(const struct map_page *page, struct format_page *data);
 
 static inline bool map_is_loaded(const struct map_page *page)
@@ -126,7 +126,7 @@ static inline bool map_is_loaded(const struct map_page *page)
  */
 void map_load(struct map_page *page, struct ftl_waiter *waiter);
 
-/* Whether `code`, from map_load(), means that the page is damaged for good. */
+/* Returns whether `code`, from map_load(), means that the page is damaged for good. */
 bool map_is_damage(int code);
 
 /*

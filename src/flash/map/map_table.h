@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A sparse array of pointers, in two levels: leaves of 512 pointers, and an array of leaves. So an
- * entry with a high number takes one leaf, and an array a 512th as long as a flat one. map.c keeps
- * its ranges in such a table, and the pages of each range in another.
+ * A sparse array of pointers, in two levels: leaves of 512 pointers, and an array of leaves. An
+ * entry with a high number takes one leaf, and an array a 512th as long as a flat one. The ranges
+ * of map.c are in such a table, and the pages of each range in another.
  */
 #ifndef FLASH_MAP_TABLE_H
 #define FLASH_MAP_TABLE_H

@@ -99,10 +99,10 @@ static inline uint32_t segment_number(const struct segments *segments,
 	return (uint32_t)(segment - segments->at);
 }
 
-/* Whether `place`, a block of the device, is a data block of a segment. */
+/* Returns whether `place`, a block of the device, is a data block of a segment. */
 bool segments_is_place(const struct segments *segments, uint32_t place);
 
-/* Whether the data block at `place` is valid. */
+/* Returns whether the data block at `place` is valid. */
 bool segments_is_valid(const struct segments *segments, uint32_t place);
 
 static inline struct segment *segment_of(struct segments *segments, uint32_t place)
@@ -170,12 +170,12 @@ void segments_unref(struct segments *segments, uint32_t place, uint64_t lba,
 void segment_forget(struct segments *segments, struct segment *segment);
 
 /*
- * Whether the block at `place` is valid and may be that of `lba`: it has no shares, or `lba` is
- * among them.
+ * Returns whether the block at `place` is valid and may be that of `lba`: it has no shares, or
+ * `lba` is among them.
  */
 bool segments_may_have(const struct segments *segments, uint32_t place, uint64_t lba);
 
-/* Whether more than one entry refers to the block at `place`. */
+/* Returns whether more than one entry refers to the block at `place`. */
 bool segments_is_shared(const struct segments *segments, uint32_t place);
 
 /* Finds the shares of block `index`: `*first` is the first of them, valid until the next change.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The index of segments that could be cleaned, and the choice among them; see victim.h. Each stream
- * has a list for each number of valid blocks (for several numbers, if segments are large), and a
- * bit for each list that is not empty.
+ * has a list for each number of valid blocks; for several numbers, if segments are large. Each list
+ * that is not empty has a bit.
  */
 #include "victim.h"
 

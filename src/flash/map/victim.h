@@ -73,7 +73,7 @@ struct victim_segment *victims_choose(const struct victims *victims, uint64_t no
 /* Notes that the cleaner begins with the segment: it is not chosen again. */
 void victims_take(struct victims *victims, struct victim_segment *segment);
 
-/* What the index has measured, for reports and tests. */
+/* The index's measurements, for reports and tests. */
 struct victims_stream {
 	uint64_t blocks; /* written, in its segments */
 	uint64_t valid;	 /* of them */

@@ -74,7 +74,7 @@ int space_open(struct ftl *ftl, struct space **out);
  * the layer was abandoned. */
 void space_close(struct space *space);
 
-/* Whether something is under way, also in the background. ftl_poll() continues it. */
+/* Returns whether something is under way, also in the background. ftl_poll() continues it. */
 bool space_is_busy(const struct space *space);
 
 /* ---- looking; constant until the next poll or request */
@@ -132,9 +132,9 @@ struct space_request {
 };
 
 /*
- * Errors of all of them: -EINVAL: a length of 0, one beyond SPACE_LENGTH_MAX, or an end beyond 64
- * bits; -ENOENT: no such range; -EBUSY; -ENOSPC: the reservation does not fit, or there are no more
- * numbers (or, as `result`: records); -ENOMEM; and, as `result`, the layer's errors.
+ * Errors of all of them. -EINVAL: a length of 0, one beyond SPACE_LENGTH_MAX, or an end beyond 64
+ * bits. -ENOENT: no such range. -EBUSY; -ENOMEM. -ENOSPC: the reservation does not fit, or there
+ * are no more numbers (or, as `result`: records). Also, as `result`, the layer's errors.
  */
 
 /* Makes a range of `length` blocks of zeros at `start`. -EEXIST: other ranges are there. */

@@ -29,7 +29,7 @@ struct space_record {
 };
 _Static_assert(sizeof(struct space_record) == FTL_RECORD_BYTES, "record of a range");
 
-/* Whether [start, start + length) is not empty, ends within 64 bits, and is not longer than
+/* Returns whether [start, start + length) is not empty, ends within 64 bits, and is not longer than
  * SPACE_LENGTH_MAX. */
 bool space_extent_is_sane(uint64_t start, uint64_t length);
 

@@ -18,7 +18,7 @@
 
 struct space_entry {
 	uint32_t id;
-	/* As the layer has it, or will have it once the change under way has ended. */
+	/* The layer has this record, or will have it once the change under way has ended. */
 	struct space_record record;
 	uint64_t visible; /* blocks that can be found; 0: it is being made or removed */
 	uint64_t goal_start;
@@ -67,8 +67,8 @@ void space_table_remove(struct space_table *table, struct space_entry *entry);
  */
 size_t space_table_search(const struct space_table *table, uint64_t address);
 
-/* Whether no range but `except` (may be NULL) holds any of [start, start + length). The caller has
- * checked these with space_extent_is_sane(). */
+/* Returns whether no range but `except` (may be NULL) holds any of [start, start + length). The
+ * caller has checked these with space_extent_is_sane(). */
 bool space_table_is_free(const struct space_table *table, uint64_t start, uint64_t length,
 			 const struct space_entry *except);
 

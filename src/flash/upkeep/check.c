@@ -121,7 +121,7 @@ static int check_anchors(struct check *check)
 	return 0;
 }
 
-/* Whether the tables that the newest anchor names are whole. If they are not, the layer opens with those before. */
+/* Checks that the tables that the newest anchor names are whole. If they are not, those before serve. */
 static void check_tables(struct check *check)
 {
 	uint64_t at = tables_at(&check->layout, check->anchor.generation);
@@ -152,8 +152,8 @@ static bool read_journal(struct check *check, uint64_t sequence,
 }
 
 /*
- * Checks the journal's blocks up to the first that is missing, where recovery stops. That block was
- * never written, unless a later block says that all before it were flushed.
+ * Checks the journal's blocks up to the first that is missing, where recovery stops. Nothing was
+ * written there, unless a later block says that all before it were flushed.
  */
 static void check_journal(struct check *check)
 {

@@ -51,8 +51,8 @@ struct check_report {
 /*
  * Checks the device, which stays the caller's; blocks. Returns 0 if it was checked: the report says
  * what was found. Negative: it could not be checked, and error_last_line() says why. -EINVAL: it
- * has no layer, or was cut short; -EPROTONOSUPPORT: the layer is of a newer version; -EBADMSG: both
- * superblocks are damaged; -ENOMEM; -ECANCELED; the device's own errors.
+ * has no layer, or was cut short. -EPROTONOSUPPORT: the layer is of a newer version. -EBADMSG: both
+ * superblocks are damaged. -ENOMEM; -ECANCELED; the device's own errors.
  */
 int check_device(struct flash_device *device, const struct check_options *options,
 		 struct check_report *report);

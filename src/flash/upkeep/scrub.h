@@ -50,7 +50,7 @@ struct scrub;
  * 0, or -ENOMEM. */
 int scrub_open(struct ftl *ftl, const struct scrub_options *options, struct scrub **out);
 
-/* Whether reads are in flight, or the record is being written. */
+/* Returns whether reads are in flight, or the record is being written. */
 bool scrub_is_busy(const struct scrub *scrub);
 
 /* Frees the scrub, which must not be busy unless the layer was abandoned. */
@@ -66,7 +66,7 @@ uint64_t scrub_progress(struct scrub *scrub, uint64_t now_ns);
 /* Starts no more reads, and writes the record. It is done when scrub_is_busy() is false. */
 void scrub_stop(struct scrub *scrub);
 
-/* Whether the only pass is over, with is_once. Otherwise false. */
+/* Returns whether the only pass is over, with is_once. Otherwise false. */
 bool scrub_has_ended(const struct scrub *scrub);
 
 void scrub_stat(const struct scrub *scrub, struct scrub_stat *out);

@@ -16,8 +16,9 @@
  *  - The journal's block is held until the data is written (journal_hold()). Until then no flush
  *    counts for it, no caller is told that the record is durable, and no later block says so.
  *  - Replay applies the record earlier than the map in memory changed. In between, no other record
- *    of those blocks is appended: changes and clones of them wait until the put has ended, and the
- *    cleaner leaves them alone (ahead_has()). Its record of an older value would come behind.
+ *    of those blocks is appended. Changes and clones of them wait until the put has ended. The
+ *    cleaner leaves them alone (ahead_has()), because its record of an older value would come
+ *    behind.
  *  - No checkpoint begins in between, because its map must include all of the journal before it.
  *    When one is due, no more records go ahead. Those in flight end soon, and it begins.
  *  - If the write fails, the records are void. The piece is written elsewhere, with new records for
@@ -28,8 +29,8 @@
  *    stay.
  */
 
-/* Whether the piece's records go ahead: it belongs to a put that a sync waits for, and this is its
- * first attempt. Reserves room for the records that a failed write would need. */
+/* Returns whether the piece's records go ahead: it belongs to a put that a sync waits for, and this
+ * is its first attempt. Reserves room for the records that a failed write would need. */
 static bool may_go_ahead(const struct piece *piece)
 {
 	struct ftl *ftl = piece->ftl;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Records that are appended to the journal before their data is written: those of puts that a sync
- * waits for. ahead.c says why this is safe.
+ * Appends a put's records to the journal before its data is written, if a sync waits for the put.
+ * ahead.c says why this is safe.
  */
 #ifndef FLASH_AHEAD_H
 #define FLASH_AHEAD_H
@@ -24,9 +24,9 @@ void ahead_settle(struct piece *piece);
  * pieces was split, or has ended.
  */
 void ahead_note(struct ftl_put *put);
-/* Whether recovery could still read void records of the piece, and find it done. */
+/* Returns whether recovery could still read void records of the piece, and find it done. */
 bool ahead_is_in_doubt(const struct piece *piece);
-/* Whether a write of the block is in flight that has its record. */
+/* Returns whether a write of the block is in flight that has its record. */
 bool ahead_has(struct ftl *ftl, uint64_t lba);
 
 #endif

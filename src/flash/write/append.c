@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Appends to segments. The pieces that are staged for a stream get places in the stream's open
- * segment and are written, as many as fit into one write of the device. A full segment gets its
- * summary once all writes of its data have ended. A segment without a valid block becomes free when
- * the records that made it so are durable.
+ * Appends to segments. Pieces that are staged for a stream get places in the stream's open segment.
+ * One write of the device takes as many of them as fit. A full segment gets its summary once all
+ * writes of its data have ended. A segment without a valid block becomes free when the records that
+ * made it so are durable.
  */
 #include "flash/write/append.h"
 

@@ -55,15 +55,15 @@ void append_stage(struct ftl *ftl, struct piece *piece);
 struct piece *piece_split(struct ftl *ftl, struct piece *piece, uint32_t nr, unsigned kept);
 /* Starts the writes and summaries that can be started. */
 void append_progress(struct ftl *ftl);
-/* Whether blocks can be written somewhere, now or when what is under way has ended. */
+/* Returns whether blocks can be written somewhere, now or when what is under way has ended. */
 bool append_has_place(const struct ftl *ftl);
 #define APPEND_WORN_REST_NS UINT64_C(10000000000)
-/* Call it when there is no other room: gives segments back that could not be written, unless one has failed, or was given
+/* Call it when there is no other room. Gives segments back that could not be written, unless one has failed, or was given
  * back, in the last 10 s. Returns whether there were some. A device that was unwell for a while is not full for ever. */
 bool append_forgive(struct ftl *ftl);
 /* Fails all that is staged with `code`: no segment will ever be free for it. */
 void append_refuse(struct ftl *ftl, int code);
-/* Whether a write is under way: when it ends it may leave other places free. */
+/* Returns whether a write is under way: when it ends it may leave other places free. */
 bool append_is_writing(const struct ftl *ftl);
 /* Makes a segment's summary as it is written, `size` bytes. */
 void summary_encode(const struct segments *segments, const struct segment *segment, void *out,

@@ -6,9 +6,9 @@
  * write, or at once when they wait for a segment. Reads never wait for it.
  *
  * The summary has the lba that a block was written for, the shares have the others. Both may be out
- * of date. At the move, only the lbas whose map entry refers to the old place get the new one, each
- * by a record, without a poll in between. So the move neither undoes nor loses a put, a trim or a
- * clone that came meanwhile.
+ * of date. At the move, only the lbas whose map entry refers to the old place get the new one. Each
+ * gets a record, and no poll comes in between. So the move neither undoes nor loses a put, a trim
+ * or a clone that came meanwhile.
  *
  * If a block cannot be read, or no lba refers to it, its segment becomes BAD. The blocks in it stay
  * where they are until none is valid.
@@ -99,8 +99,8 @@ static bool is_urgent(const struct ftl *ftl)
 }
 
 /*
- * Whether a batch may begin beside users' requests. For each block that users write, 1, 4, 9 … may
- * be moved; more as more segments are missing.
+ * Returns whether a batch may begin beside users' requests. For each block that users write, 1, 4,
+ * 9 … may be moved; more as more segments are missing.
  */
 static bool may_go_on(struct ftl *ftl)
 {
@@ -417,9 +417,9 @@ static bool has_record(struct ftl *ftl, struct piece *piece)
 }
 
 /*
- * Whether a write is in flight to an lba that refers to the block, and its record is in the journal
- * already. The record of a move would come behind it, with an older value. So the block stays where
- * it is, and becomes invalid when the write has ended.
+ * Returns whether a write to an lba that refers to the block is in flight, and has its record in
+ * the journal. The record of a move would come behind it, with an older value. So the block stays
+ * where it is, and becomes invalid when the write has ended.
  */
 static bool is_overtaken(struct ftl *ftl, uint32_t index, uint64_t lba)
 {

@@ -2,8 +2,8 @@
 /*
  * Gets. Whole blocks in aligned memory are read directly into it, as many at once as are adjacent
  * on the device. Others go through a buffer. Each block's checksum is compared before the block is
- * reported as read. A segment that is being read is not written again, so a get returns the data
- * that the map named when the read began, whatever is put meanwhile.
+ * reported as read. The layer does not write a segment again while it is being read. So a get
+ * returns the data that the map named when the read began, whatever is put meanwhile.
  */
 #include "flash/write/get.h"
 
@@ -33,7 +33,7 @@ static void page_ended(struct ftl *ftl, struct ftl_get *get, size_t at, size_t b
 
 /* ---- what the device has read ---- */
 
-/* Whether a block is what was written; gives its sum, if that is wanted. */
+/* Returns whether a block is what was written; gives its sum, if that is wanted. */
 static bool is_good(const struct read *read, uint32_t i, const void *data)
 {
 	uint64_t lba = read->lba + i;

@@ -4,8 +4,8 @@
  * caller keeps and passes in; zero: nothing is known yet. Pure: it allocates nothing, reads no
  * clock and does no I/O. No function here fails. streams.c turns the estimates into streams.
  *
- * The byte holds the estimated interval between two puts of the block, in quarters of an octave,
- * and the number of puts that the estimate rests on. It is updated by how long the block has
+ * The byte holds the estimated interval between two puts of the block, in quarters of an octave. It
+ * also holds the number of puts that the estimate rests on. It is updated by how long the block has
  * survived at its place. A put ends an interval; a move by the cleaner says that the interval is at
  * least that much longer. Puts at random have no memory, so each stay at a place counts by itself.
  * One time per segment is then enough: when it was opened, or last written to. No time per block is

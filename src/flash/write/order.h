@@ -17,9 +17,10 @@ void order_begin(struct ftl *ftl, struct ftl_order *order);
 void order_end(struct ftl_order *order);
 
 bool order_overlaps(const struct ftl_order *order, uint64_t lba, uint64_t count);
-/* Whether one with an earlier ticket than `ticket`, which has not ended, has one of the blocks. */
+/* Returns whether one with an earlier ticket than `ticket`, which has not ended, has one of the
+ * blocks. */
 bool order_has_earlier(struct ftl *ftl, uint64_t ticket, uint64_t lba, uint64_t count);
-/* Whether all of those are puts whose records are in the journal. */
+/* Returns whether all of those are puts whose records are in the journal. */
 bool order_is_recorded(struct ftl *ftl, uint64_t ticket, uint64_t lba, uint64_t count);
 /* Notes that a sync waits for all that are in the list and have one of the blocks. */
 void order_await(struct ftl *ftl, uint64_t lba, uint64_t count);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Puts, until their pieces are staged. Cuts puts into pieces, orders pieces of the same blocks, and
- * gets all that a piece needs before it may be written. piece_end() gives all of it back, however
- * the piece ends.
+ * gets all that a piece needs before it may be written. On every path, piece_end() gives all of it
+ * back.
  *
- * No piece waits for a later one. Buffers and room in the journal are given in the order in which
- * pieces ask for them, and a piece that is blocked by an earlier one holds neither.
+ * No piece waits for a later one. Pieces get buffers and room in the journal in the order in which
+ * they ask. A piece that is blocked by an earlier one holds neither.
  */
 #include "flash/write/put.h"
 
@@ -232,8 +232,8 @@ static bool has_pages(struct piece *piece)
 }
 
 /*
- * Counts the blocks that the piece adds to those in use: no old block becomes invalid, because
- * there is none, it is shared, or its place is unknown.
+ * Counts the blocks that the piece adds to those in use. For these no old block becomes invalid,
+ * because there is none, it is shared, or its place is unknown.
  */
 static uint32_t growth_of(struct piece *piece)
 {

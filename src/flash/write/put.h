@@ -3,12 +3,12 @@
  * Puts and their pieces. A put is cut into pieces: blocks of one window of 256, or a part of one
  * block. Pieces of the same blocks go one after the other, in the order they came; others in any.
  *
- * A piece is first made ready: its map pages are loaded, room in the journal is reserved, and what
- * it keeps of an old block is read. Then it is staged at the appender of its stream, gets its
- * places in the stream's open segment, and is written there together with what else is staged
- * (append.h). When that write has ended, its records are appended and the map is changed at once,
- * in one function (ftl_record_put()): so the map in memory is always what the journal says. Where a
- * sync waits, the records go ahead of the write (ahead.h).
+ * A piece is first made ready. Its map pages are loaded, its room in the journal is reserved, and
+ * the old bytes that it keeps are read. Then it is staged at the appender of its stream, and gets
+ * places in the stream's open segment. One write takes it there, together with what else is staged
+ * (append.h). When that write has ended, ftl_record_put() appends its records and changes the map
+ * at once. So the map in memory is always what the journal says. Where a sync waits, the records go
+ * ahead of the write (ahead.h).
  *
  * The cleaner makes pieces of its own; they begin where a put's are staged.
  */
@@ -32,8 +32,8 @@
 #define SPLIT_PIECES 8U	  /* more, for parts that go on by themselves; see piece_take() */
 #define NR_BUCKETS   256U
 /*
- * Records of the journal that a piece may need beside those of its blocks: a segment is opened for
- * it, another when it is split, and one wears out.
+ * Records of the journal that a piece may need beside those of its blocks. One is for a segment
+ * that is opened for it, one for another when it is split, and one for a segment that wears out.
  */
 #define RECORDS_MORE 3U
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Finds valid blocks to which no lba refers. Damage of the map leaves them behind: when an lba
- * whose place is unknown is put or trimmed, the block at its old place stays valid. The cleaner
- * finds such a block when it cleans the segment, but blocks that it has moved on lie among cold
- * ones. So once no page is damaged any more, this looks through all segments, one at a time, and
- * compares each valid block with the map entries that may refer to it. It uses the pages in memory,
- * among which are all that were given up. Before a put is refused for lack of room, it reads the
- * other pages too.
+ * Finds valid blocks to which no lba refers. Damage of the map leaves them behind: putting or
+ * trimming an lba whose place is unknown leaves the block at its old place valid. The cleaner finds
+ * such a block when it cleans the segment, but blocks that it has moved on lie among cold ones. So
+ * once no page is damaged any more, this looks through all segments, one at a time. It compares
+ * each valid block with the map entries that may refer to it. It uses the pages in memory, among
+ * which are all that were given up. Before a put is refused for lack of room, it reads the other
+ * pages too.
  */
 #include "flash/write/reclaim.h"
 

@@ -37,7 +37,8 @@ int reclaim_open(struct reclaim *reclaim, struct ftl *ftl);
 void reclaim_close(struct reclaim *reclaim);
 /* Begins a search if blocks have leaked and no page is damaged any more, and continues it. */
 void reclaim_progress(struct ftl *ftl);
-/* Whether a put that lacks room should wait for a search, which it begins if it may find blocks. */
+/* Returns whether a put that lacks room should wait for a search, which it begins if it may find
+ * blocks. */
 bool reclaim_may_help(struct ftl *ftl);
 /* Records that the block at `place` is not that of `lba`, of which it might have been. False: the
  * journal has no room now. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Chooses the stream that a block is written to. Blocks of one stream share segments, so they
- * should become invalid at about the same time. The choice depends on the block's origin (a user's
- * put, a put in a sequential overwrite, a move by the cleaner), its age and its update rate. The
- * translation layer and the simulator ask for every block that they write. Pure: it does no I/O,
- * reads no clock and cannot fail. `struct streams` is the caller's and owns no memory.
+ * should become invalid at about the same time. The choice depends on the block's age, update rate
+ * and origin. The origin is a user's put, a put in a sequential overwrite, or a move by the
+ * cleaner. The translation layer and the simulator ask for every block that they write. Pure: it
+ * does no I/O, reads no clock and cannot fail. `struct streams` is the caller's and owns no memory.
  *
  * Streams are numbered from the hottest; each spans a factor of four in update rate. Moved blocks
  * use the same streams: because they survived, their estimated rate is lower. If there are at least

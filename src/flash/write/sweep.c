@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Trims and clones. Each waits until all earlier requests that have blocks in common with it have
- * ended. Then it goes through its blocks in steps, each within one page of the map (a clone: one of
- * the source and one of the target). A step is one record, applied at once. Later puts of those
- * blocks wait until the whole trim or clone is done.
+ * ended. Then it goes through its blocks in steps. A step stays within one page of the map (a
+ * clone: one of the source and one of the target). A step is one record, applied at once. Later
+ * puts of those blocks wait until the whole trim or clone is done.
  */
 #include "flash/write/sweep.h"
 
@@ -67,7 +67,7 @@ static void page_ready(struct ftl_waiter *waiter, int result)
 		sweep->result = do_without(sweep, result);
 }
 
-/* Whether the page is loaded, or NULL. Otherwise loads it, and the sweep waits. */
+/* Returns true if the page is loaded, or NULL. Otherwise loads it, and the sweep waits. */
 static bool is_ready(struct ftl_sweep *sweep, struct map_page *page)
 {
 	if (!page || map_is_loaded(page))
@@ -194,8 +194,8 @@ static void go_on(struct ftl *ftl, struct ftl_sweep *sweep)
 
 /*
  * Makes the clone wait until earlier puts are durable, if it ends with a record. Otherwise a crash
- * could keep the record, which says that all is cloned, but lose a put of the source, and with it
- * the clone of that block. Later puts wait for the clone.
+ * could keep the record, which says that all is cloned, but lose a put of the source. Then the
+ * clone of that block would be lost too. Later puts wait for the clone.
  */
 static void want_source(struct ftl *ftl, struct ftl_sweep *sweep)
 {
@@ -205,8 +205,8 @@ static void want_source(struct ftl *ftl, struct ftl_sweep *sweep)
 	journal_want(&ftl->journal, sweep->flushed);
 }
 
-/* Whether an earlier sweep must end first, so that changes of records take effect in order: a sweep
- * with a change waits for all earlier ones, and all later ones wait for it. */
+/* Returns whether an earlier sweep must end first, so that changes of records take effect in order.
+ * A sweep with a change waits for all earlier ones, and all later ones wait for it. */
 static bool is_behind_change(const struct ftl *ftl, const struct ftl_sweep *sweep)
 {
 	const struct ftl_sweep *other;

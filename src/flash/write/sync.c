@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Syncs. Each waits until all earlier requests that change its blocks have ended, and then until
- * the journal is flushed up to its end at that time. Many syncs wait for one flush. Puts that a
- * sync waits for append their records ahead of their data (ahead.c). As soon as all have, the
- * journal's block is written too, and only the flush remains.
+ * Syncs. Each waits until all earlier requests that change its blocks have ended. Then it waits
+ * until the journal is flushed up to its end at that time. Many syncs wait for one flush. Puts that
+ * a sync waits for append their records ahead of their data (ahead.c). Once all have, the journal's
+ * block is written too, and only the flush remains.
  */
 #include "flash/write/sync.h"
 
