@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The daemon: a manager, a server, or both on one loop. It owns the data folder (locked while it
- * runs, so that no two daemons share one), the keys in its files, and DIR/cluster, which tells
- * `afar` on this machine where the cluster is. It starts what its configuration says, announces
- * itself, sleeps until a signal, and stops in reverse order. SIGHUP has a server read its key anew.
+ * runs, so that no two daemons share one) and the keys in its files. It also owns DIR/cluster,
+ * which tells `afar` on this machine where the cluster is. It starts what its configuration says,
+ * announces itself, sleeps until a signal, and stops in reverse order. SIGHUP has a server read its
+ * key anew.
  *
  * `afard --check FOLDER` looks at a manager's records instead.
  *
@@ -289,8 +290,8 @@ static int start_manager(struct daemon *daemon)
 }
 
 /*
- * Returns where a server listens by default: only on this machine if its manager is reached only
- * there, else on all addresses, of which the server finds the one to tell.
+ * Returns where a server listens by default. If its manager is reached only on this machine, so is
+ * the server. Otherwise it listens on all addresses, and finds the one to tell.
  */
 static const char *default_address(const char *manager_host)
 {
@@ -448,7 +449,8 @@ static void await_end(struct daemon *daemon)
 	} while (!take_signal(daemon, signal_number));
 }
 
-/* Whether nothing is left to wait for. A manager is needed by the operator who decides about its older records. */
+/* Returns whether nothing is left to wait for. A manager is needed by the operator who decides about its older
+ * records. */
 static bool is_ready(const struct daemon *daemon)
 {
 	return !daemon->server || server_is_joined(daemon->server) ||

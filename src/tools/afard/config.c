@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * afard's configuration. A setting is a row of one table: it is the flag --NAME and the key NAME of
- * one section of the file, has one line of help, and one function that checks and keeps its value.
- * Called once, by main(), before any thread runs.
+ * one section of the file. It has one line of help, and one function that checks and keeps its
+ * value. Called once, by main(), before any thread runs.
  */
 #include "config.h"
 

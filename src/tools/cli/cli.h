@@ -3,8 +3,8 @@
  * Declarations that the commands of `afar` share: tables of commands, flags, the session, failing
  * with one line, and showing sizes and names. The commands use only the public API.
  *
- * A command returns its exit status: 0; CLI_FAILED, after one line on standard error; CLI_USAGE, if
- * it was not understood; CLI_INTERRUPTED; or, without a line, CLI_NO_READER, if nobody reads its
+ * A command returns 0, CLI_FAILED after one line on standard error, CLI_USAGE if it was not
+ * understood, or CLI_INTERRUPTED. It returns CLI_NO_READER, without a line, if nobody reads its
  * output any more.
  */
 #ifndef TOOLS_CLI_H
@@ -98,8 +98,8 @@ int cli_arguments(struct cli *cli, const struct cli_command *command, const stru
 		  int *status);
 
 /*
- * The same for any number of arguments from `min` on (`max` -1: no limit), which `*arguments` then shows,
- * inside of `argv`.
+ * Like cli_arguments(), for any number of arguments from `min` on (`max` -1: no limit), which
+ * `*arguments` then shows, inside of `argv`.
  */
 int cli_argument_list(struct cli *cli, const struct cli_command *command,
 		      const struct cli_flag *flags, int argc, char **argv, int min, int max,
@@ -128,7 +128,7 @@ __attribute__((format(printf, 2, 3))) int cli_misuse(const struct cli_command *c
  * of 0.
  */
 int cli_size(const struct cli_command *command, const char *what, const char *text, uint64_t *out);
-/* The same for a limit: "none" is 0. */
+/* Like cli_size(), for a limit: "none" is 0. */
 int cli_limit(const struct cli_command *command, const char *what, const char *text, uint64_t *out);
 
 /* Makes a JSON text; null if it is empty, or not UTF-8, which JSON needs. The text may come from

@@ -296,7 +296,7 @@ static void offer_kinds(const struct completion *completion, char *kinds)
 	char *rest;
 
 	/* Where both a file of this machine and one of a file system may stand, a word that begins with '/'
-	 * is taken for the latter: the shells complete files all by themselves, or not at all. */
+	 * is taken for the latter. The shells complete files all by themselves, or not at all. */
 	if (strstr(kinds, "/FS/PATH") && strstr(kinds, "FILE")) {
 		offer_kind(completion, *completion->word == '/' ? "/FS/PATH" : "FILE");
 		return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `afar graph …`: makes graphs in remote memory, and computes of their vertices. That itself is src/apps/graph; here are
- * the command line, and what people see. */
+/* `afar graph …`: makes graphs in remote memory, and computes of their vertices. The computing itself is src/apps/graph;
+ * here are the command line, and what people see. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

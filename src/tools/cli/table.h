@@ -31,8 +31,8 @@ void table_cell(struct table *table, const char *text);
  */
 size_t table_print(const struct table *table, FILE *out, size_t lines, size_t columns);
 
-/* Prints all of it: what does not fit into so many columns (0: there is no limit) is a table below, of which each row begins
- * with the row's first cell, too. */
+/* Prints all of it. Cells that do not fit into so many columns (0: there is no limit) go into a table below. Each of its
+ * rows begins with the row's first cell, too. */
 void table_print_folded(const struct table *table, FILE *out, size_t columns);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Starting and watching the workers of a job; see workers.h. Called by cmd_sort.c and cmd_graph.c. A worker is this program
- * again, with --worker. What it says goes into memory: of many that fail for one reason, only one is heard.
+ * again, with --worker. A worker's output goes into memory: of many that fail for one reason, only one is heard.
  */
 #include "workers.h"
 

@@ -247,7 +247,8 @@ static int fs_rm(struct cli *cli, const struct cli_command *command, int argc, c
 
 /* ---- Listing and showing */
 
-/* What files have. The manager's figures are of one moment, but are checked like all that a peer says. */
+/* Returns the bytes that files have. The manager's figures are of one moment, but are checked like all
+ * that a peer says. */
 static uint64_t used_bytes(const struct afar_fs_stat *stat)
 {
 	uint64_t unused = stat->free_bytes + stat->pending_bytes;
@@ -255,7 +256,8 @@ static uint64_t used_bytes(const struct afar_fs_stat *stat)
 	return unused > stat->pool_bytes ? 0 : stat->pool_bytes - unused;
 }
 
-/* What files could have at most: what there is and what can be added, up to the limit. */
+/* Returns the bytes that files could have at most: those that there are and those that can be
+ * added, up to the limit. */
 static uint64_t whole_bytes(const struct afar_fs_stat *stat)
 {
 	uint64_t whole;

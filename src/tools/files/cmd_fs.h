@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What `afar fs` shares with the commands on files. */
+/* Shared by `afar fs` and the commands on files. */
 #ifndef TOOLS_CMD_FS_H
 #define TOOLS_CMD_FS_H
 
@@ -9,7 +9,7 @@
 int fs_list(struct cli *cli, json_t *json);
 int fs_list_names(struct cli *cli);
 
-/* What `afar fs check --lost` does beside listing. */
+/* The actions of `afar fs check --lost` beside listing. */
 struct fs_lost_wish {
 	bool is_to_remove;
 	bool is_sure; /* else it only says what it would remove */

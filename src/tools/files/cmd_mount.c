@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * `afar mount`: becomes afar-mount (src/frontends/fuse), a program of its own because it needs libfuse.
- * That one parses options in one form for all who start it, so flags become options here.
+ * The program parses options in one form for all who start it, so flags become options here.
  */
 #include <errno.h>
 #include <limits.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the commands on files share; see files.h. Owns the file systems that the command has open. */
+/* Shared by the commands on files; see files.h. Owns the file systems that the command has open. */
 #include "files.h"
 
 #include <errno.h>

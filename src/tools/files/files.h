@@ -87,7 +87,7 @@ int files_check_folder(struct files *files, const char *what, const char *text);
 /* Writes one line, "WHAT PATH: why; what to do", about the call that has just failed with `error`.
  * Returns CLI_FAILED. */
 int files_fail(const char *what, const char *path, int error);
-/* The same after files_parent(). */
+/* Likewise after files_parent(). */
 int files_fail_place(const char *what, const char *path, int error);
 
 /* Joins two parts of a path with a '/', unless one is there. The caller frees it; NULL: no memory. */

@@ -122,7 +122,7 @@ int files_walk_find(struct cli *cli, const struct cli_command *command, int argc
 struct du {
 	const char *summary, *bytes;
 	struct inodes seen; /* files with several names, which count once */
-	/* What is below each directory that the walk is in; the first is the argument's. */
+	/* The sums below each directory that the walk is in; the first is the argument's. */
 	struct du_level {
 		uint64_t allocated, nr;
 	} * levels;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the parts of `afar get` share: files_get.c takes the arguments, files_get_tree.c gets trees and
+/* Shared by the parts of `afar get`: files_get.c takes the arguments, files_get_tree.c gets trees and
  * small files, files_get_large.c large ones. */
 #ifndef TOOLS_FILES_GET_H
 #define TOOLS_FILES_GET_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the parts of `afar put` share: files_put.c takes the arguments, files_put_tree.c puts trees and
+/* Shared by the parts of `afar put`: files_put.c takes the arguments, files_put_tree.c puts trees and
  * small files, files_put_large.c large ones. */
 #ifndef TOOLS_FILES_PUT_H
 #define TOOLS_FILES_PUT_H

@@ -356,8 +356,8 @@ static void done(struct tree_entry *entry, const struct afar_small_file *file)
 	tree_done(entry, ret, file->length);
 }
 
-/* Writes the files of the batch, and is done with those that went well or have failed. What remains in it had
- * a name that is there. */
+/* Writes the files of the batch, and is done with those that went well or have failed. Files that remain in
+ * it had a name that is there. */
 static void batch_write(struct batch *batch)
 {
 	struct afar_fs *fs = batch->entries[0]->dir->fs;

@@ -57,7 +57,7 @@ static void take_all(struct ring *ring)
 	unsigned slot;
 
 	pthread_mutex_lock(&ring->lock);
-	/* What was filled before a failure is taken, too. */
+	/* Slots that were filled before a failure are taken, too. */
 	while (!relay->take_error && (ring->is_filling || ring->taken != ring->filled)) {
 		if (ring->taken == ring->filled) {
 			pthread_cond_wait(&ring->changed, &ring->lock);

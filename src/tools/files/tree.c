@@ -61,7 +61,7 @@ static int fail(struct tree *tree, const char *what, const char *path, int error
 	if (error == -EINTR || error == -ECANCELED)
 		return CLI_FAILED;
 	pthread_mutex_lock(&tree->lock);
-	/* What all would fail with is said once. */
+	/* An error that all would fail with is shown once. */
 	is_late = is_final(error) && atomic_exchange(&tree->is_stopping, true);
 	hide(tree);
 	if (!is_late && is_local)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What putting, getting and removing trees have in common: who lists which directory, small files in
- * rounds, names of one file, the end of a directory, failures, and progress on a terminal. Each of the
- * three says how by its `struct tree_ways`, whose functions many threads call at once.
+ * Shared by putting, getting and removing trees. It says who lists which directory, and when a
+ * directory has ended. It handles small files in rounds, names of one file, failures, and progress on
+ * a terminal. Each of the three says how by its `struct tree_ways`, whose functions many threads call
+ * at once.
  */
 #ifndef TOOLS_TREE_H
 #define TOOLS_TREE_H

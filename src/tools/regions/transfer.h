@@ -51,8 +51,8 @@ uint64_t transfer_piece_length(const struct transfer *transfer, uint64_t index);
  * an error. */
 int transfer_start(struct transfer *transfer, uint16_t opcode, uint64_t index);
 /* Waits until the slot of the `index`-th piece is idle; tries again if its connection was lost.
- * Returns 0; the error of its operation or of connecting again, with the library's line; or -EINTR
- * after a signal (the operation may still be in flight). */
+ * Returns 0, or the error of its operation or of connecting again, with the library's line. Returns
+ * -EINTR after a signal; then the operation may still be in flight. */
 int transfer_wait(struct transfer *transfer, uint64_t index);
 
 /* Shows, on a terminal and not too often, that `done` bytes are there. */

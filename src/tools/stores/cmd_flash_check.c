@@ -136,7 +136,7 @@ static void ignore_lost(void *context, uint64_t at, const struct space_owner *ow
 
 enum advice { ADVICE_NONE, ADVICE_REPAIR, ADVICE_HOPELESS };
 
-/* What is at fixed places, and recovery, are a repair's. */
+/* A repair is for damage at fixed places, and of recovery. */
 static enum advice advise(struct flash_device *device, const struct check_report *report,
 			  struct repair_report *repaired)
 {

@@ -80,7 +80,7 @@ static int undo_add(struct cli *cli, const char *name, const char *where, int er
 				  : "it is lost, revoke it with 'afar key revoke'");
 }
 
-/* What kind of key is wanted. */
+/* The kind of key that is wanted. */
 struct wanted {
 	unsigned flags;
 	uint64_t max_bytes; /* 0: no limit */
@@ -230,7 +230,7 @@ static bool is_client(const struct afar_key_stat *entry)
 	return (entry->flags & (AFAR_KEY_OPERATOR | AFAR_KEY_SERVER)) == 0;
 }
 
-/* Whoever it may say that it is when it uses files. */
+/* Returns whether it may say that it is anybody when it uses files. */
 static bool is_anybody(const struct afar_key_stat *entry)
 {
 	return (entry->flags & (AFAR_KEY_OPERATOR | AFAR_KEY_ANY_UID)) != 0;
@@ -243,7 +243,7 @@ static const char *text_of(const json_t *object, const char *name)
 	return text ? text : "";
 }
 
-/* What a principal may do in a namespace: "owner", "rw", "r", or "". */
+/* Returns the rights of a principal in a namespace: "owner", "rw", "r", or "". */
 static const char *rights_in(const json_t *ns, const char *principal)
 {
 	const json_t *grant;

@@ -72,7 +72,7 @@ static int print_regions(struct cli *cli, const struct lost_calls *calls, uint64
 		regions[0].size = sizeof(regions[0]);
 		n = calls->list(cli->session, number, after, regions, LIST_MAX);
 		for (int i = 0; i < n; i++) {
-			/* Of a file system's pool only a part goes: it is told by files. */
+			/* Only a part of a file system's pool goes: it is told by files. */
 			if (is_a_pool(losses, regions[i].ns))
 				continue;
 			if (!has_heading)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is lost with a server or a store, for `server rm` and `store forget`. */
+/* Tells what is lost with a server or a store, for `server rm` and `store forget`. */
 #ifndef TOOLS_LOST_H
 #define TOOLS_LOST_H
 

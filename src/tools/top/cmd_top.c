@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `afar top`: shows what the cluster does now, again and again: on a terminal in place, otherwise
- * block after block, or as one line of JSON each. rates.c computes the figures; this shows them.
+ * `afar top`: shows what the cluster does now, again and again. On a terminal it does so in place,
+ * otherwise block after block, or as one line of JSON each. The figures are from rates.c; this
+ * shows them.
  */
 #include <errno.h>
 #include <inttypes.h>

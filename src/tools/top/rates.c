@@ -104,7 +104,7 @@ static json_t *lane_rates(const json_t *before, const json_t *now, uint64_t ms)
 	return out;
 }
 
-/* What goes over the lanes of the server's stores. `ms` is between its reports. */
+/* Returns the rates of the lanes of the server's stores. `ms` is between its reports. */
 static json_t *store_rates(const json_t *before_root, const json_t *now_root, const json_t *server,
 			   uint64_t ms)
 {

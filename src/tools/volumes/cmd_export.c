@@ -208,8 +208,8 @@ static void fill_command_line(const struct service *service, struct command_line
 		add(line, "timeout=%u", cli->timeout_ms / 1000);
 }
 
-/* Prints the URI, as all that will ever come from us. Whoever reads it up to its end need not wait
- * for ours. */
+/* Prints the URI, as all that will ever come from us. Then ends our output, so that its reader need
+ * not wait for our own end. */
 static void announce(const struct door *door)
 {
 	int nothing;
@@ -351,7 +351,7 @@ static int conclude(const struct service *service)
 		return cli_fail("%s: find nbdkit, which serves it: it is not in PATH; install it: "
 				"apt install nbdkit",
 				asked);
-	/* What nbdkit has said is the line. */
+	/* The lines of nbdkit say why. */
 	return nbdkit->nr_said
 		       ? CLI_FAILED
 		       : cli_fail("%s: nbdkit ended %s before it served; 'nbdkit --version' "

@@ -3,10 +3,10 @@
  * The process that serves an export: nbdkit with our plugin (src/frontends/nbd).
  *
  * nbdkit gets the socket as systemd would give it. The plugin writes lines into a pipe: the number of its session, the
- * mark of its handle of the volume, "ready" once it serves, "over" if its session has ended, "another" if the volume is
- * gone, and "synced" when it has synced and closed the volume. The pipe's end is the end of nbdkit. So nothing is waited
- * for by looking again and again. What nbdkit says on standard error comes through a pipe, too, and is shown line by
- * line as our own.
+ * mark of its handle of the volume, and words. The word "ready" says that it serves, and "over" that its session has
+ * ended. "another" says that the volume is gone, and "synced" that the plugin has synced and closed it. The pipe's end
+ * is the end of nbdkit. So nothing is waited for by looking again and again. The lines of nbdkit on standard error come
+ * through a pipe, too, and are shown one by one as our own.
  */
 #ifndef TOOLS_NBDKIT_H
 #define TOOLS_NBDKIT_H
