@@ -6,12 +6,12 @@
  * LMDB would sync its file twice for each commit, the pages before the head that leads to them. A
  * record in the redo log takes one write and one flush, so the file is synced at checkpoints alone.
  * From one to the next a read transaction keeps the checkpoint's pages: LMDB overwrites none of
- * them, and with the heads that the redo log has they are the store as it was. The heads are the
- * first two pages, which LMDB overwrites in turn.
+ * them. With the heads that the redo log has they are the store as it was. The heads are the first
+ * two pages, which LMDB overwrites in turn.
  *
  * LMDB writes copies of the pages that it changes: a full store could not even delete. So a commit
- * that does not make the content larger may go HEADROOM bytes beyond the limit; `map_lock` keeps
- * readers out while the map changes its size.
+ * that does not make the content larger may go HEADROOM bytes beyond the limit. While the map
+ * changes its size, `map_lock` keeps readers out.
  */
 #include <errno.h>
 #include <lmdb.h>
@@ -170,7 +170,7 @@ static int write_checkpoint(struct lmdb_store *store, bool is_closing)
 				 : redo_make(store->folder.path, &checkpoint, &store->folder.log);
 }
 
-/* Makes all that is committed durable in LMDB's file. If it fails, the kernel may have forgotten what it could not write, so
+/* Makes all that is committed durable in LMDB's file. If it fails, the kernel may have forgotten what it could not write. So
  * another attempt would say nothing: only what a restart finds is sure. `is_closing`: for good. */
 static int make_checkpoint(struct lmdb_store *store, bool is_closing)
 {
