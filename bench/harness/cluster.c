@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Starts and stops the daemons of a private cluster. Each has its own folder and its own log in the
- * cluster's temporary folder, and its own process group, so that an interrupt from the terminal goes
- * to this process alone, which then stops them in order.
+ * cluster's temporary folder. Each has its own process group, too, so that an interrupt from the
+ * terminal goes to this process alone, which then stops them in order.
  */
 #include "cluster.h"
 
@@ -49,8 +49,8 @@ struct cluster {
 	uint64_t flash_bytes; /* of a store of each server; 0: none */
 	bool is_whole;	      /* the one server is in the manager's process */
 	const char *host;     /* of the manager; NULL: own_host */
-	/* Each process has another, so that a port stays the cluster's over a restart: whatever takes any free port, as
-	 * each connection does, takes one of 127.0.0.1. */
+	/* Each process has another, so that a port stays the cluster's over a restart. Connections and all others that
+	 * take any free port take one of 127.0.0.1. */
 	char own_host[16];
 	const char *transport; /* of its data */
 	const char *lanes;     /* of its servers; NULL: one over the transport */
@@ -357,7 +357,7 @@ static int start_servers(struct cluster *cluster, unsigned nr)
 	return ret;
 }
 
-/* As `wanted` says. */
+/* Starts a cluster like `wanted`. */
 static int start(const struct cluster *wanted, unsigned nr_servers, struct cluster **out)
 {
 	struct cluster *cluster = malloc(sizeof(*cluster));

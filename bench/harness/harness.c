@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The harness, and the main program of `afar bench`: picks one of the program's suites, walks through its stages and rows,
- * alternates ours and the reference, and hands the values to report.c. It owns the results.
+ * The harness, and the main program of `afar bench`. It picks one of the program's suites and walks through its stages and
+ * rows. It alternates ours and the reference, and hands the values to report.c. It owns the results.
  */
 #include <errno.h>
 #include <getopt.h>

@@ -49,7 +49,7 @@ struct bench_stage {
 	unsigned nr_rows;
 };
 
-/* What is known of some rows of a suite before they are measured. */
+/* Facts about some rows of a suite that are known before they are measured. */
 struct bench_pace {
 	const char *rows; /* this is a part of their names */
 	double seconds; /* that each takes by default, with its part of what is set up; for the time that is left */
@@ -98,8 +98,8 @@ void bench_skip(struct bench_row *rows, unsigned nr, const char *why);
  * not meant. */
 unsigned bench_repetitions(void);
 
-/* Returns how long one measurement lasts: `usual_ns`, a quarter of it for a warm-up, or $AFAR_BENCH_SPAN_MS, with which a
- * suite is tried out and nothing is measured. Suites `volume` and `file` ask. */
+/* Returns how long one measurement lasts: `usual_ns`, a quarter of it for a warm-up, or $AFAR_BENCH_SPAN_MS. With the
+ * latter a suite is tried out and nothing is measured. Suites `volume` and `file` ask. */
 uint64_t bench_span_ns(uint64_t usual_ns);
 /* Returns how many bytes one measurement moves: `usual`, a multiple of `step`, or less of these if
  * $AFAR_BENCH_SPAN_MS is less than a second. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * See program.h. A program has a process group of its own, so that Ctrl-C reaches this process alone, which then ends all of
- * the group. Its output may end long before it does (`sort -o`), so a descriptor of the process says when that is; waiting for
- * both can stop when the user interrupts.
+ * the group. Its output may end long before it does (`sort -o`), so a descriptor of the process says when that is. A user's
+ * interrupt can stop the wait for both.
  */
 #include "program.h"
 
@@ -98,7 +98,7 @@ static int reap(pid_t pid)
 	return status;
 }
 
-/* Whoever of the group does not end by itself is killed. */
+/* Kills those of the group that do not end by themselves. */
 static void end_group(pid_t pid)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The line on stderr that says how far a suite is, and how long the rest takes. On a terminal each line takes the place of
- * the one before, and counts repetitions, too; elsewhere there is one line for each row that begins.
+ * the one before, and counts repetitions, too. Elsewhere there is one line for each row that begins.
  */
 #ifndef BENCH_PROGRESS_H
 #define BENCH_PROGRESS_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The two sides of rows that move bytes, and what they need: raw libfabric, a cluster of one server, a
- * mapping, a queue and a buffer. Sizes, depths, offsets and the kind of memory are the same on both.
+ * The two sides of rows that move bytes, and what they need. These are raw libfabric, a cluster of one
+ * server, a mapping, a queue and a buffer. Sizes, depths, offsets and the kind of memory are the same
+ * on both.
  */
 #include "transfer.h"
 

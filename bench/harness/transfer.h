@@ -28,9 +28,9 @@ struct transfer_stage {
 };
 
 /*
- * Opens our side alone, in `state`, which is zeroed: a cluster of one server over `transport`
- * (NULL: as cluster_start() has it), a session that spins for `spin_us` before it sleeps (0: the
- * default), a mapping and a queue. It checks that bytes written are the bytes read.
+ * Opens our side alone, in `state`, which is zeroed. It has a cluster of one server over
+ * `transport` (NULL: as cluster_start() has it), a mapping and a queue. Its session spins for
+ * `spin_us` before it sleeps (0: the default). It checks that bytes written are the bytes read.
  * transfer_close_ours() ends what there is.
  */
 int transfer_open_ours(struct transfer_stage *state, const char *transport, uint32_t spin_us);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A dispatcher thread on a queue, as quick as it can be made: it spins as long as a session does and sleeps
- * on the queue's descriptor then; a waiter that finds its completion does not enter the kernel, and is not
+ * A dispatcher thread on a queue, as quick as it can be made. It spins as long as a session does and sleeps
+ * on the queue's descriptor then. A waiter that finds its completion does not enter the kernel, and is not
  * woken unless it sleeps (semaphores are futexes). Waiters do not spin: the dispatcher does it for them.
  */
 #include "dispatcher.h"

@@ -19,9 +19,9 @@ int folder_make_on_tmpfs(struct folder *folder);
 /* Makes a folder in $TMPDIR, or /tmp, where the suite's manager and servers keep their stores, too. */
 int folder_make_on_ext4(struct folder *folder);
 /*
- * Makes one that loses no name once the call has returned that made or removed it, also when the power goes: on an ext4 with a
- * journal, with dirsync. If the one there has no journal, dirsync writes there and does not flush the disk's cache. Then this
- * makes another in a file of its own, and mounts it: folder_dirsync_missing() says why that cannot be.
+ * Makes one that loses no name, even when the power goes, once the call that made or removed the name has returned. It is on
+ * an ext4 with a journal, with dirsync. If the one there has no journal, dirsync writes there and does not flush the disk's
+ * cache. Then this makes another in a file of its own, and mounts it: folder_dirsync_missing() says why that cannot be.
  */
 int folder_make_dirsync(struct folder *folder);
 const char *folder_dirsync_missing(void);

@@ -87,8 +87,8 @@ static int fail(const struct ganesha *ganesha, const char *what, const char *nam
 /* ---- The server */
 
 /*
- * Returns its line about the address to listen at. It looks for one as other machines would reach it, and finds none
- * where there is only the loopback interface, as in the bench's own network. There it may listen everywhere.
+ * Returns its line about the address to listen at. It looks for one as other machines would reach it. With only the
+ * loopback interface, as in the bench's own network, it finds none. There it may listen everywhere.
  */
 static const char *bind_line(void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The reference for files over the network: NFS-Ganesha, which exports a folder over NFSv4 on 127.0.0.1, and libnfs as
- * its client, in this process and without the kernel. libnfs is loaded when it is first needed.
+ * The reference for files over the network: NFS-Ganesha, which exports a folder over NFSv4 on 127.0.0.1. Its client is
+ * libnfs, in this process and without the kernel, loaded when it is first needed.
  */
 #ifndef BENCH_GANESHA_H
 #define BENCH_GANESHA_H

@@ -28,7 +28,7 @@ const char *gluster_missing(void)
 	return geteuid() == 0 ? NULL : "not measured: GlusterFS wants root";
 }
 
-/* What is between the socket and the disk in a volume that nobody has tuned. */
+/* The layers between the socket and the disk in a volume that nobody has tuned. */
 static const char brick_form[] = "volume posix\n"
 				 "  type storage/posix\n"
 				 "  option directory %s\n"

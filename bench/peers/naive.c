@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Both ends of both ways. A message is its bytes, and the answer one byte: taken or dropped. The naive receiver reads from all
- * connections in turns, a few packets at a time, as a network delivers them; the plain one all that there is of a message.
- * Owns the sockets, the child and the memory.
+ * connections in turns, a few packets at a time, as a network delivers them. The plain one reads all that there is of a
+ * message. Owns the sockets, the child and the memory.
  */
 #include "naive.h"
 

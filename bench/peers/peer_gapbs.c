@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * peer_gapbs IMAGE STEPS: PageRank in this process's memory, in the manner of the GAP benchmark suite (S. Beamer, K. Asanović,
- * D. Patterson: "The GAP Benchmark Suite", 2015; its pr_spmv): each vertex pulls what its sources give, in single precision,
- * with as many threads as cores, which take 16384 vertices at a time. IMAGE is the region of a graph of `afar graph`, as a
- * file. Says how long the steps took, without reading the file; and the sum of all ranks, which is 1.
+ * D. Patterson: "The GAP Benchmark Suite", 2015; its pr_spmv). Each vertex pulls what its sources give, in single precision.
+ * There are as many threads as cores, which take 16384 vertices at a time. IMAGE is the region of a graph of `afar graph`, as
+ * a file. Says how long the steps took, without reading the file; and the sum of all ranks, which is 1.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The MPI program of ranks.c, built once for each MPI that is there: `peer_mpi SOCKET BYTES`. All
- * ranks meet in MPI_Barrier(). Or there are two, and BYTES is not 0: then rank 1 lends a window of
- * so many bytes, and rank 0 reads it one-sided under one lock, by MPI_Get() and
+ * ranks meet in MPI_Barrier(). If BYTES is not 0, there are two ranks. Then rank 1 lends a window
+ * of so many bytes, and rank 0 reads it one-sided under one lock. It calls MPI_Get() and
  * MPI_Win_flush_local(), after which the bytes are there. MPI_Win_flush() asks the target again.
  * Between two orders all ranks sleep in recv(), so that they take no core from what is measured in
  * turn with them. They end when the suite closes the socket.
@@ -74,7 +74,8 @@ static void open_window(struct rank *rank)
 {
 	bool is_target = rank->number == PEER_MPI_TARGET;
 
-	/* As large at the origin, which needs none: MPICH is ten times slower when the sizes differ. */
+	/* The origin, which needs no window, has one as large: MPICH is ten times slower when the sizes
+	 * differ. */
 	MPI_Win_allocate((MPI_Aint)rank->bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD,
 			 &rank->window_memory, &rank->window);
 	if (is_target) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What ranks.c and its MPI program, peer_mpi.c, say to each other: fixed messages over a
- * SOCK_SEQPACKET socket.
+ * Messages between ranks.c and its MPI program, peer_mpi.c: of fixed size, over a SOCK_SEQPACKET
+ * socket.
  */
 #ifndef BENCH_PEER_MPI_H
 #define BENCH_PEER_MPI_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Other people's MPI, for suites to measure beside Afar: its ranks run peer_mpi.c all the while, do
+ * Other people's MPI, for suites to measure beside Afar. Its ranks run peer_mpi.c all the while, do
  * what they are told together, and sleep between two orders.
  */
 #ifndef BENCH_RANKS_H
@@ -33,7 +33,7 @@ struct mpi_ranks {
 	int channels[PEER_MPI_RANKS_MAX];
 };
 
-/* Whether it is installed, and peer_mpi.c was built for it. */
+/* Returns whether it is installed, and peer_mpi.c was built for it. */
 bool mpi_is_here(const struct mpi *mpi);
 
 /* A line that starts ranks, for execvp(). It points into itself. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Raw libfabric: FI_EP_MSG, one connection. The target, a child process, registers memory and then
- * only progresses the provider, as tcp wants it: it spins for as long as one of Afar's servers does, then
+ * Raw libfabric: FI_EP_MSG, one connection. The target, a child process, registers memory and then only
+ * progresses the provider, as tcp wants it. It spins for as long as one of Afar's servers does. Then it
  * sleeps on the CQ's descriptor, so that it takes no core from what is measured in between. On verbs it
  * has nothing to do and sleeps. The initiator posts, and spins on the CQ.
  */
@@ -60,7 +60,7 @@ struct raw_fabric {
 	struct fi_context2 contexts[RAW_DEPTH_MAX];
 };
 
-/* As cluster_start() has them for Afar. */
+/* Provider and address are those that cluster_start() has for Afar. */
 static const char *provider(void)
 {
 	const char *named = getenv("AFAR_TEST_TRANSPORT");
@@ -288,8 +288,8 @@ static bool watch_for(struct pollfd *descriptors, nfds_t nr, uint64_t span_ns)
 
 /*
  * Spins until nothing has come for TARGET_SPIN_NS, then sleeps. A target gets no completions to know by, and
- * asking the descriptor before each read would cost as much as the read: so it reads blindly for one half
- * of the time and only watches in the other. Ends when the other side of `channel` does.
+ * asking the descriptor before each read would cost as much as the read. So it reads blindly for one half of
+ * the time and only watches in the other. Ends when the other side of `channel` does.
  */
 static int progress(struct side *side, int channel)
 {

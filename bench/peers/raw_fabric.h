@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The reference for transfers: libfabric itself, with nothing in between. It was written without a
- * look at src/fabric, as the shortest program that moves bytes one-sided over a provider. That is
- * the provider with the name of the clusters' transport, $AFAR_TEST_TRANSPORT (tcp), at their
- * address, $AFAR_TEST_HOST (127.0.0.1).
+ * look at src/fabric, as the shortest program that moves bytes one-sided over a provider. The
+ * provider is the one with the name of the clusters' transport, $AFAR_TEST_TRANSPORT (tcp), at
+ * their address, $AFAR_TEST_HOST (127.0.0.1).
  */
 #ifndef BENCH_RAW_FABRIC_H
 #define BENCH_RAW_FABRIC_H

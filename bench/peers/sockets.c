@@ -59,7 +59,7 @@ static int fail(const char *what)
 
 /* ---- One order */
 
-/* As a herd scatters its operations (herd.c). */
+/* Scatters operations like a herd (herd.c). */
 static uint64_t next_offset(struct sockets *sockets)
 {
 	uint64_t nr_places = sockets->bytes / SOCKETS_BLOCK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Servers to compare a store with: each serves the blocks of a raw file over TCP on loopback, in
+ * Servers to compare a store with. Each serves the blocks of a raw file over TCP on loopback, in
  * one of the ways that a program without Afar would. Nothing of them is Afar's. A request is a
  * header, with its block for a write; the answer is the block, or a word for a write.
  *
@@ -41,8 +41,8 @@ int sockets_open(enum sockets_way way, const char *path, uint64_t bytes, unsigne
 /* NULL is allowed. */
 void sockets_close(struct sockets *sockets);
 
-/* Drops the file from the page cache, and has some of the clients send one request after the other,
- * each for any block; none comes again before all have. */
+/* Drops the file from the page cache, and has some of the clients send one request after the other.
+ * Each is for any block; none comes again before all have. */
 int sockets_run(struct sockets *sockets, const struct sockets_order *order,
 		struct sockets_result *result);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The server with an io_uring, for reads. For each request it submits the read of the block, the
- * send behind it and the next receive behind that, linked: the kernel goes from one to the next by
- * itself. One system call submits for all clients that have asked meanwhile, and waits.
+ * send behind it and the next receive behind that. They are linked: the kernel goes from one to the
+ * next by itself. One system call submits for all clients that have asked meanwhile, and waits.
  */
 #include <errno.h>
 #include <liburing.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The peers of suite `peers` that keep values by keys: a server of their own, and a client that
- * does as little as a client can. The client speaks their text protocols itself, one request at a
- * time. It takes a value from the socket to where it is wanted, so that no library's copy counts
- * against the server.
+ * The peers of suite `peers` that keep values by keys. There is a server of their own, and a client
+ * that does as little as a client can. The client speaks their text protocols itself, one request
+ * at a time. It takes a value from the socket to where it is wanted, so that no library's copy
+ * counts against the server.
  */
 #ifndef BENCH_STORE_H
 #define BENCH_STORE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * UCX over POSIX shared memory: a target in a child that lends memory which UCX allocates, and an initiator here.
- * The target sleeps while there is nothing for it to do, which is always once they are connected: gets, puts and
+ * The target sleeps while there is nothing for it to do, which is always once they are connected. Gets, puts and
  * atomics are the initiator's own copies and instructions.
  */
 #include "ucx.h"

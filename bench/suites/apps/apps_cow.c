@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Rows of suite `apps` about copy-on-write regions: the next version of a region of 1 GiB in which 1 % changes, from begin
- * to publish, beside a copy of the region, which is how a program without them gives its readers a whole new version.
+ * to publish. The reference is a copy of the region, by which a program without them gives its readers a whole new
+ * version.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A row of suite `apps`: a sort that is too large to have input, output and buckets in memory. Both sorts read a file of
- * this machine's disk and write another. The kernel keeps as much of both in memory as there is room for. Ours has its
- * buckets in the memory of servers; GNU sort has as much memory as it takes by itself, and temporary files on the same disk.
+ * this machine's disk and write another. The kernel keeps as much of both in memory as there is room for. Our sort has its
+ * buckets in the memory of servers. GNU sort has as much memory as it takes by itself, and temporary files on the same disk.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The floor of a sort, for suite `apps`: how long reading all bytes twice, writing them twice, and sorting them in memory
- * takes by itself. As many processes as a sort has workers each have a share, and do one part after the other together. They
- * move whole megabytes, many at once, from and to warm memory, and sort their share in memory of their own by the same
- * radix sort, with the sorted records copied out. A sort does all that in small pieces, and samples, chooses buckets, and
- * meets.
+ * takes by itself. There are as many processes as a sort has workers. Each has a share, and all do one part after the other
+ * together. They move whole megabytes, many at once, from and to warm memory. Each sorts its share in memory of its own by
+ * the same radix sort, with the sorted records copied out. A sort does all that in small pieces, and samples, chooses
+ * buckets, and meets.
  */
 #include <errno.h>
 #include <stdlib.h>

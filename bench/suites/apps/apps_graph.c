@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `apps` about `afar graph`: PageRank of R-MAT graphs, beside programs that have the same graph in their own
- * memory; and shortest ways with many reads in flight, beside one at a time. All programs say how long they computed.
- * The time for making graphs, reading files and writing results is nobody's.
+ * Rows of suite `apps` about `afar graph`. They compare PageRank of R-MAT graphs with programs that have the same graph
+ * in their own memory. They also compare shortest ways with many reads in flight with one at a time. All programs say
+ * how long they computed. The time for making graphs, reading files and writing results is nobody's.
  */
 #include <errno.h>
 #include <limits.h>
@@ -245,8 +245,8 @@ static struct bench_row rows[] = {
 	 &tcp_18, explore_by_many, explore_by_one},
 };
 
-/* Making a graph takes the most: all edges, twice, and the region and its file. igraph has 64 bytes for each edge, and
- * more while it makes them. */
+/* Making a graph takes the most: all edges, twice, and the region and its file. The peer igraph has
+ * 64 bytes for each edge, and more while it makes them. */
 static bool has_memory(const struct bench_row *row)
 {
 	uint64_t each = row->run_reference == rank_by_igraph ? 192 : 64;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `apps`: `afar sort` beside a sort by MPI, peer_mpi_sort.c, of a file in tmpfs, and beside the time that its
- * reads, its writes and its sorting of bytes in memory take by themselves (apps_floor.c).
+ * Rows of suite `apps`: `afar sort` of a file in tmpfs beside a sort by MPI, peer_mpi_sort.c. It is also compared with
+ * the time that its reads, its writes and its sorting of bytes in memory take by themselves (apps_floor.c).
  */
 #include "apps_sort.h"
 

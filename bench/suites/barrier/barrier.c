@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Suite `barrier`: how long a phase of a barrier takes, over local and over tcp, against a bar,
- * against a small read by the same client, and against MPI_Barrier() of Open MPI over the same
- * transport. Each member is a process with a session of its own, as each rank is; member 0 is this
- * process. The others, and the ranks, sleep while it is not their turn.
+ * Suite `barrier`: how long a phase of a barrier takes, over local and over tcp. The references are
+ * a bar, a small read by the same client, and MPI_Barrier() of Open MPI over the same transport.
+ * Each member is a process with a session of its own, as each rank is; member 0 is this process.
+ * The others, and the ranks, sleep while it is not their turn.
  */
 #include <afar/barrier.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `clients` about several servers: one client reads a region that is striped over two or four, by the size
- * of the read and of the stripe unit, against a region on one of the same servers.
+ * Rows of suite `clients` about several servers: one client reads a region that is striped over two or four. The rows
+ * differ in the size of the read and of the stripe unit. The reference is a region on one of the same servers.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `clients` about bandwidth: writes of 64 KiB by 1 to 512 clients at once. Each number is compared with
- * the best of the other numbers, which is found once and then measured again in turn with it; and with as many plain sockets.
+ * Rows of suite `clients` about bandwidth: writes of 64 KiB by 1 to 512 clients at once. Each number is compared with the
+ * best of the other numbers, which is found once and then measured again in turn with it. It is also compared with as many
+ * plain sockets.
  */
 #include <errno.h>
 #include <stdlib.h>

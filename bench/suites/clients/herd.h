@@ -2,8 +2,8 @@
 /*
  * A herd is many clients of a cluster in one child process, each with a session, a queue and
  * connections of its own. One thread drives them all. Each client has one operation in flight, and
- * submits the next when that has completed. That is cheap, so that hundreds of them on a few cores
- * measure what their number does to the server.
+ * submits the next when that has completed. A herd is cheap, so that hundreds of clients on a few
+ * cores measure what their number does to the server.
  */
 #ifndef BENCH_HERD_H
 #define BENCH_HERD_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Suite `control`: what the control path costs before the first byte can move, by how much memory and by how many clients at
- * once, each of which reserves, allocates and maps as much in a namespace of its own (Trivedi, Figs. 6.5 and 6.6). Cold means
- * a server and sessions that have just begun; warm, that all has been given back once and was scrubbed.
+ * Suite `control`: what the control path costs before the first byte can move (Trivedi, Figs. 6.5 and 6.6). Rows differ in
+ * the memory, and in how many clients at once reserve, allocate and map as much, each in a namespace of its own. Cold
+ * means a server and sessions that have just begun; warm, that all has been given back once and was scrubbed.
  *
  * One sample is a cold way, a warm one over the same server, and a plain process that populates as much. All rows about the same bytes and
  * clients take their values from the same samples; the first of them has them taken.
@@ -135,7 +135,7 @@ static int run_warm(void *stage, const struct bench_row *row, unsigned repetitio
 	return ret;
 }
 
-/* Of many clients the steps have no rows of their own. */
+/* For many clients the steps have no rows of their own. */
 static void note_steps(const struct view *view, const struct sample *sample)
 {
 	if (shape_of(view->shape).nr_clients > 1)
@@ -223,7 +223,7 @@ static int run_other_rate(void *stage, const struct bench_row *row, unsigned rep
 	COLD_AGAINST_WARM(ALL(name, nr), ALL_STEPS(size, crowd), bar)
 #define ONE_STEP(size, step) STEPS(size, CLIENTS_1, step, 1)
 
-/* Of one client each step as well; allocating populates nothing. */
+/* For one client each step as well; allocating populates nothing. */
 #define ROWS_OF_SIZE(name, size, bar)                                                              \
 	COLD_ALL(name, size, "1", CLIENTS_1),                                                      \
 		COLD("reserve, " name, ONE_STEP(size, STEP_RESERVE)),                              \
@@ -262,7 +262,7 @@ static struct bench_row rows[] = {
 
 /* ---- The stage */
 
-/* Of what is free now an eighth of the machine stays for others. */
+/* An eighth of the machine stays for others, out of what is free now. */
 static bool fits(unsigned number)
 {
 	const struct shape shape = shape_of(number);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `file` on what clients do to each other at the manager: one session asks, or opens, while others
- * make files one by one, each of which is on the manager's disk when its call returns. The reference is the
- * same without the others.
+ * Rows of suite `file` on what clients do to each other at the manager. One session asks, or opens, while others
+ * make files one by one. Each file is on the manager's disk when its call returns. The reference is the same
+ * without the others.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `file` on many small files: one program makes, looks at, reads and removes files of 4 KiB
- * through `afar mount` of a file system on flash, one after another. The references are other ways to have
+ * Rows of suite `file` on many small files. One program makes, looks at, reads and removes files of 4 KiB,
+ * one after another, through `afar mount` of a file system on flash. The references are other ways to have
  * files, all on the ext4 that the manager and the server keep their stores on.
  *
  * Repetitions share the files: each makes its part, and the later rows take one part after the other.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `file` beside a network file system, library to library: NFS-Ganesha and libnfs. The CPU time
- * that a client spends on reading, and reads of whole small files, some of which are read far more often than others:
- * the n-th in rank is read as often as 1/n^0.99 says, as in YCSB.
+ * Rows of suite `file` beside a network file system, library to library: NFS-Ganesha and libnfs. They measure the CPU
+ * time that a client spends on reading, and reads of whole small files. Some files are read far more often than
+ * others: the n-th in rank is read as often as 1/n^0.99 says, as in YCSB.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -131,7 +131,7 @@ static uint64_t own_cpu_ns(void)
 	return (uint64_t)used.tv_sec * 1000000000U + (uint64_t)used.tv_nsec;
 }
 
-/* Of all threads of this process, the library's among them; milliseconds for a GB. */
+/* The time of all threads of this process, the library's among them; milliseconds for a GB. */
 static double cpu_ms(uint64_t begin, uint64_t bytes)
 {
 	return (double)(own_cpu_ns() - begin) / 1e6 / ((double)bytes / 1e9);
@@ -261,7 +261,7 @@ static void any_name(struct network_stage *stage, char name[NAME_BYTES])
 	snprintf(name, NAME_BYTES, "%u", low * STRIDE % NR_FILES);
 }
 
-/* As a program does it: finds the name, opens the file, reads it, closes it. */
+/* Does what a program does: finds the name, opens the file, reads it, closes it. */
 static int read_whole(struct network_stage *stage, unsigned fs, const char *name)
 {
 	struct afar_file_stat stat = {.size = sizeof(stat)};
@@ -314,7 +314,7 @@ static int zipf_nfs(void *state, const struct bench_row *row, unsigned repetitio
 	return ret;
 }
 
-/* As many in a call as one call takes. */
+/* Puts as many in a call as one call takes. */
 static int put_small_files(struct network_stage *stage, unsigned fs)
 {
 	static struct afar_small_file files[256];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `file` on several servers and clients: each client, a process of its own, reads or writes a
- * large file of its own over tcp, striped over all servers; the rate is that of all together. The reference is
+ * Rows of suite `file` on several servers and clients. Each client, a process of its own, reads or writes a
+ * large file of its own over tcp, striped over all servers. The rate is that of all together. The reference is
  * one server with as many clients. PVFS over InfiniBand, Figures 7 and 8.
  */
 #include <errno.h>

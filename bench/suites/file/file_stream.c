@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Rows of suite `file` on one file, read and written from its beginning to its end by the blocking calls, and
- * on a queue. The reference is the same on a region: a file's bytes are ranges of one, so the difference is
+ * on a queue. The reference is the same on a region. A file's bytes are ranges of one, so the difference is
  * what the file layer does for each call. Then what a write costs that makes a file longer.
  */
 #include <errno.h>

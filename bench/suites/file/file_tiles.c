@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `file` on ranges that lie apart: a tile of a large picture, whose rows are as many ranges of
- * the file, over tcp. List I/O moves them in one call; the reference makes a call for each. PVFS over
+ * Rows of suite `file` on ranges that lie apart: a tile of a large picture, over tcp. Its rows are as many
+ * ranges of the file. List I/O moves them in one call; the reference makes a call for each. PVFS over
  * InfiniBand, section 6.8, Figure 14 (tiled display).
  */
 #include <errno.h>

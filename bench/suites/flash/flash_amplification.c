@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `flash` on write amplification, by simulation (simulator/simulate.h): the layer's streams and cleaner against a single
- * stream, and beside an oracle that knows how often each block is written. Nothing is written to storage.
+ * Rows of suite `flash` on write amplification, by simulation (simulator/simulate.h). The layer's streams and cleaner run against a
+ * single stream, and beside an oracle that knows how often each block is written. Nothing is written to storage.
  */
 #include <errno.h>
 #include <stdlib.h>

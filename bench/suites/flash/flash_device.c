@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `flash` on the device alone, what the layers above it stand on: a file by our io_uring against the same file
- * by fio's.
+ * Rows of suite `flash` on the device alone, on which the layers above it stand. They compare a file by our io_uring
+ * with the same file by fio's.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -59,8 +59,8 @@ static int start_on_file(struct peer *peer, const char *path, const struct flash
 	return peer_run(peer, arguments, none);
 }
 
-/* A flush after each write if they are to be durable, else one at the end, which counts: whoever
- * keeps writes for later pays for them. */
+/* Flushes after each write if they are to be durable, else once at the end. The last flush counts,
+ * because a server that keeps writes for later has to pay for them. */
 static int start_on_nbd(struct peer *peer, const char *socket, const struct flash_load *load)
 {
 	static const char *const none[] = {NULL};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `flash` through the translation layer, against fio, which reads the very file that the layer is in, and writes a raw one of
- * as many bytes as the layer is used of. The layer has twice as many, so half of it is in use; it stays open from row to row, as a
- * server's does, with its map in memory.
+ * Rows of suite `flash` through the translation layer, against fio. For reads, fio has the very file that the layer is in. For writes, it
+ * has a raw one of as many bytes as the layer is used of. The layer has twice as many, so half of it is in use. It stays open from row to
+ * row, as a server's does, with its map in memory.
  */
 #include <errno.h>
 #include <stdio.h>

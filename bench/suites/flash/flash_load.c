@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Does a load to a target: as many operations in flight as it says, a new one from the end of each, until the time is over
- * or there are no more to do.
+ * Does a load to a target. It keeps the load's number of operations in flight, a new one from the end of each. It ends
+ * when the time is over or there are no more to do.
  */
 #include <errno.h>
 #include <stdlib.h>

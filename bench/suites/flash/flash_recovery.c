@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `flash` on opening a translation layer after a crash. The crash is made once: a
+ * Rows of suite `flash` on opening a translation layer after a crash. The crash is made once. A
  * layer in a sparse file is filled, closed, written over by puts of 1 MiB, each 256 records of the
  * journal, and abandoned. Recovery writes over nothing that counts, so only the anchors tell a
  * recovered layer from the crashed one. The anchors are kept, and put back before each measurement.

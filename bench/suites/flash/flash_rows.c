@@ -6,7 +6,7 @@
 
 #define MORE_SIZE 128
 
-/* As operations or bytes, whatever the row is in. */
+/* Returns operations or bytes, whatever the row is in. */
 static double value_of(const struct flash_load *load, const struct flash_figures *figures)
 {
 	return load->is_random ? figures->per_second / 1e3

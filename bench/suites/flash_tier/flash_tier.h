@@ -24,8 +24,8 @@ struct tier_cluster {
 	struct cluster *cluster;
 };
 
-/* Makes a file with an empty layer, all of it written once, or sparse, and starts a server that
- * lends it, and `memory_bytes`. tier_cluster_stop() ends what there is. */
+/* Makes a file with an empty layer, all of it written once, or sparse. Starts a server that lends
+ * it, and `memory_bytes`. All of it ends by tier_cluster_stop(). */
 int tier_cluster_start(struct tier_cluster *cluster, uint64_t file_bytes, bool is_sparse,
 		       uint64_t memory_bytes);
 void tier_cluster_stop(struct tier_cluster *cluster);

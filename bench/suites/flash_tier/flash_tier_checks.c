@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `flash-tier` on what checking costs: reads and writes with sums on the whole way,
- * against the same without; and reads while the store is scrubbed at a rate that an operator has set,
- * against the same while it is not. For the latter the server is started anew each time.
+ * Rows of suite `flash-tier` on what checking costs. They compare reads and writes with sums on the
+ * whole way with the same without. They also compare reads while the store is scrubbed, at a rate
+ * that an operator has set, with the same while it is not. For the latter the server is started anew
+ * each time.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `flash-tier` on what a server's processor does for a read of 4 KiB that is on flash,
- * by the number of clients that read at the same time, against servers that are not Afar's
- * (sockets.h): A. Trivedi's thesis, figure 5.2. Each block is read once, so none comes from a cache.
- * None of the servers spins, because the time of one that does is not the time of its work.
+ * Rows of suite `flash-tier` on what a server's processor does for a read of 4 KiB that is on flash.
+ * They differ in how many clients read at the same time. The references are servers that are not
+ * Afar's (sockets.h): A. Trivedi's thesis, figure 5.2. Each block is read once, so none comes from a
+ * cache. None of the servers spins, because the time of one that does is not the time of its work.
  */
 #include <errno.h>
 #include <stdlib.h>

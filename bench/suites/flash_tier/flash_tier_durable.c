@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `flash-tier` on durable writes of clients that have one in flight each, against fio
- * on the storage itself, and against a server with a thread for each client (sockets.h).
+ * Rows of suite `flash-tier` on durable writes of clients that have one in flight each. The
+ * references are fio on the storage itself, and a server with a thread for each client (sockets.h).
  */
 #include <errno.h>
 #include <stdlib.h>

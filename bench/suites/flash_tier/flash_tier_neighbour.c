@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Rows of suite `flash-tier` on memory beside a store: how long a read of a region in memory takes
- * while other clients keep the store of the same server busy, against the same when they do not. */
+/* Rows of suite `flash-tier` on memory beside a store. They tell how long a read of a region in
+ * memory takes while other clients keep the store of the same server busy. The reference is such a
+ * read when they do not. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Rows of suite `flash-tier` on the way to flash over tcp. It is the way of the layer and the way of
- * the network, one behind the other, so it can be no quicker than the slower of these two alone:
- * the layer in this process, on a file like the store's, and a region in memory over tcp.
+ * the network, one behind the other. So it can be no quicker than the slower of these two alone.
+ * They are the layer in this process, on a file like the store's, and a region in memory over tcp.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Rows of suite `flash-tier` on what a sync costs: of a region over tcp, against the layer in this
- * process, after nothing, a write of 4 KiB, and 32 of them. */
+ * process. It comes after nothing, a write of 4 KiB, or 32 of them. */
 #include <errno.h>
 #include <stdlib.h>
 

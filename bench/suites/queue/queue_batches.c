@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `queue` about batches: as many reads in flight as there are slots, submitted in batches of
- * a size, for each second of CPU time of the thread that does it.
+ * Rows of suite `queue` about batches. Reads in flight fill all slots, and are submitted in batches
+ * of a size. The value is reads for each second of CPU time of the thread that does it.
  */
 #include <errno.h>
 #include <stdlib.h>

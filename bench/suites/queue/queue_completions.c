@@ -2,8 +2,8 @@
 /*
  * Rows of suite `queue` about completions: the three ways to wait for them, against a dispatcher
  * thread that does all the reaping. They measure the time from submitting a small read until the
- * thread that waits for it has it, on average: elapsed time, times operations in flight, divided by
- * operations.
+ * thread that waits for it has it, on average. It is elapsed time, times operations in flight,
+ * divided by operations.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Suite `region`: remote DRAM. The stages that fork clients come first: what a fresh process pays must
- * not be paid already by this one, which has not touched libfabric until the transfers.
+ * Suite `region`: remote DRAM. The stages that fork clients come first, before this process touches
+ * libfabric in the transfers. Otherwise it would have paid already for what a fresh process has to
+ * pay.
  */
 #include "region.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `region` about processes: how soon a fresh client has its first byte, what idle
- * processes cost, and how much memory they need beside the chunks. The clients are children of this
- * process, which itself opens no session here.
+ * Rows of suite `region` about processes. They tell how soon a fresh client has its first byte,
+ * what idle processes cost, and how much memory they need beside the chunks. The clients are
+ * children of this process, which itself opens no session here.
  */
 #include <errno.h>
 #include <stdlib.h>

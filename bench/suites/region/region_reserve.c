@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `region` about getting memory ready: reserving against populating the same memory in a
- * plain process, and the whole way to a mapping, cold against warm. Cold means servers and sessions
- * that have just begun; each cold measurement starts its own. Suite `control` has more of it.
+ * Rows of suite `region` about getting memory ready. They compare reserving with populating the same
+ * memory in a plain process, and the whole way to a mapping, cold, with a warm one. Cold means servers
+ * and sessions that have just begun; each cold measurement starts its own. Suite `control` has more of
+ * it.
  */
 #include <errno.h>
 #include <stdlib.h>

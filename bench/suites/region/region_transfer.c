@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `region` that move bytes: against raw libfabric on the same provider with the same
- * sizes, depths, offsets and kind of memory; and over two servers against one.
+ * Rows of suite `region` that move bytes. Some are compared with raw libfabric on the same provider
+ * with the same sizes, depths, offsets and kind of memory. Others compare two servers with one.
  */
 #include <errno.h>
 #include <stdlib.h>

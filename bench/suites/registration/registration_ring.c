@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `registration` on what a cache saves where registering is the kernel's own pinning: buffers that are
+ * Rows of suite `registration` on what a cache saves where registering is the kernel's own pinning. The buffers are
  * fixed in an io_uring, each in a slot. An operation is a write of the buffer to a file of memory, by its slot.
  */
 #include <errno.h>

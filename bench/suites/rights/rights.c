@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Suite `rights`: what it takes to give access and to take it back. Keys for many extents at once, the
- * end of a session that holds many, and the zeroing of memory between two namespaces. (What rights cost
- * a transfer is suite `region`: nothing may.)
+ * end of a session that holds many, and the zeroing of memory between two namespaces. (Suite `region`
+ * has what rights cost a transfer: nothing may.)
  */
 #include <errno.h>
 #include <fcntl.h>

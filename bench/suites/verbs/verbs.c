@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Suite `verbs`: transfers over RDMA against raw libfabric on its verbs provider. It measures what
- * Afar adds: over soft-RoCE, and in an emulated machine, an operation itself takes many times
- * longer than over a network made for it.
+ * Afar adds. An operation itself takes many times longer over soft-RoCE, and in an emulated
+ * machine, than over a network made for it.
  */
 #include <errno.h>
 #include <glob.h>

@@ -30,7 +30,7 @@ enum volume_way {
 	VOLUME_QEMU_FORCED, /* … each write durable */
 };
 
-/* What can be served. Strings outlive the servers. */
+/* A volume, file or memory to be served. Strings outlive the servers. */
 struct volume_place {
 	const char *cluster; /* for ours: its URI … */
 	const char *volume;  /* … and the volume    */
@@ -67,7 +67,7 @@ int volume_open(struct afar_session *session, const char *name, uint32_t retry_m
 /* NULL is allowed. */
 void volume_close(struct afar_volume *volume);
 
-/* The blocking calls, as a target of loads with one operation in flight. Whoever uses it fills it. */
+/* The blocking calls, as a target of loads with one operation in flight. The caller fills it. */
 struct volume_calls {
 	struct afar_volume *volume;
 	uint64_t bytes;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `volume` on blocks of a disk that are in no memory, as many clients read them: the
- * server sends a block when the device has read it, against servers that are not Afar's (sockets.h):
- * one with a thread for each request in flight, and one that is driven by events as ours. No server
- * spins.
+ * Rows of suite `volume` on blocks of a disk that are in no memory, as many clients read them. Our
+ * server sends a block when the device has read it. The references are servers that are not Afar's
+ * (sockets.h). One has a thread for each request in flight, and one is driven by events as ours. No
+ * server spins.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `volume` on volumes on flash: through NBD against servers of a file on the same file
- * system, with the same client; and by the library's calls against NBD.
+ * Rows of suite `volume` on volumes on flash. Through NBD they are compared with servers of a file
+ * on the same file system, with the same client. The library's calls are compared with NBD.
  *
- * qemu-nbd has no cache between, as our store: O_DIRECT. nbdkit's plugin `file` cannot do without
- * the page cache; it drops what it has read, and has writes written back in the background. On all
- * three a flush, and a write that is forced, is durable when it has ended.
+ * qemu-nbd has no cache between, as our store: O_DIRECT. The plugin `file` of nbdkit cannot do
+ * without the page cache. It drops what it has read, and has writes written back in the background.
+ * On all three a flush, and a write that is forced, is durable when it has ended.
  */
 #include <errno.h>
 #include <stdlib.h>

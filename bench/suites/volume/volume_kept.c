@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `volume` on what it costs that a volume waits for its server: an exclusive volume
+ * Rows of suite `volume` on what it costs that a volume waits for its server. An exclusive volume
  * keeps a copy of all that is not synced. Ours is a volume that does, the reference one that does
  * not. Each thread has one call in flight.
  */

@@ -5,14 +5,14 @@
 #include "harness/process.h"
 #include "volume.h"
 
-/* As operations or bytes, whatever the row is in. */
+/* Returns operations or bytes, whatever the row is in. */
 static double value_of(const struct flash_load *load, const struct flash_figures *figures)
 {
 	return load->is_random ? figures->per_second / 1e3
 			       : figures->per_second * (double)load->block / 1e9;
 }
 
-/* What a row asks for. */
+/* Returns the load that a row asks for. */
 static struct flash_load load_of(const struct bench_row *row)
 {
 	const struct volume_row *parameters = row->parameters;

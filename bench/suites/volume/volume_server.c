@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Starts and ends the NBD servers of suite `volume`: nbdkit with our plugin as `afar export` starts
- * it, and what people serve memory and files with today. */
+/* Starts and ends the NBD servers of suite `volume`. They are nbdkit with our plugin as `afar
+ * export` starts it, and servers that people use today for memory and files. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -116,7 +116,7 @@ static void make_lent(struct line *line, const struct volume_server *server,
 	add_text(line, "volume=%s", place->volume);
 	add_text(line, "cluster=%s", place->cluster);
 	add(line, way == VOLUME_LENT_LOCAL ? "path=local" : "path=tcp");
-	/* As `afar export` has it by default. */
+	/* By default `afar export` does so, too. */
 	add(line, place->is_flash ? "retry=60" : "retry=0");
 	add_forced(line, is_forced);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `volume` on requests of many pages, as a disk gets them: pages that lie apart in
- * memory and together on the disk, as one operation with a piece for each, or as an operation for
- * each in one submission. B. Goglin's thesis, figure 15 (MXBD). The limit is raw libfabric (raw_fabric.h).
+ * Rows of suite `volume` on requests of many pages, as a disk gets them: pages that lie apart in memory
+ * and together on the disk. They go as one operation with a piece for each, or as an operation for each in
+ * one submission. B. Goglin's thesis, figure 15 (MXBD). The limit is raw libfabric (raw_fabric.h).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -234,7 +234,7 @@ static int setup(void **state)
 	}
 #define AGAINST_LIMIT(name, bar, ...) VECTORS(name, LIMIT, bar, run_raw, __VA_ARGS__)
 #define AGAINST_CALLS(name, ...)      VECTORS(name, CALLS, BENCH_REPORTED, run_calls, __VA_ARGS__)
-/* Whether it writes, pages of an operation, operations of a submission and in flight. */
+/* The members of struct vectors, in order. */
 #define ONE(write)     (write), 64, 1, 8, 64
 #define BATCHES(write) (write), 1, 32, 64, 32
 #define SINGLES(write) (write), 1, 1, 64, 32
