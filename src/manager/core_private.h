@@ -84,6 +84,8 @@ typedef int core_operation(struct core *core, struct session *session, struct ev
  * CORE_NEVER: until an event changes that. It is asked again in each run. */
 typedef uint64_t core_wait(struct core *core, struct event *event);
 
+/* ---- events.c */
+
 /* The reply begins anew. -ENOMEM: nothing has happened. */
 int event_reset(struct event *event);
 /* The reply of a request becomes `status` and, if negative, the thread's last sentence. */
@@ -91,5 +93,9 @@ void event_fail(struct event *event, int status);
 /* Sends the reply and frees the request. */
 void event_answer(struct core *core, struct event *event);
 uint64_t core_now(const struct core *core);
+/* When the first of some requests that wait for a job is to be told which server that waits for. */
+uint64_t waiters_due(const struct cds_list_head *waiters);
+/* Answers those whose time has come with `status` and the thread's last sentence. */
+void waiters_answer_due(struct core *core, struct cds_list_head *waiters, int status);
 
 #endif

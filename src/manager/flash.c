@@ -430,14 +430,6 @@ void flash_take_reports(struct core *core, const struct server *server,
 	}
 }
 
-bool pool_is_writable(const struct pool *pool)
-{
-	const Afar__StoreReport *report = pool->store ? pool->store->report : NULL;
-
-	return pool_is_up(pool) && !(pool->store && pool->store->is_leaving) &&
-	       (!report || (report->failure == 0 && report->refusal == 0));
-}
-
 uint64_t flash_down_ms(const struct core *core, const struct flash_store *store)
 {
 	uint64_t since = store->down_at != 0 ? store->down_at : core->started_at;

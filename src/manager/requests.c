@@ -38,30 +38,6 @@ static uint64_t answer_by(const struct core *core, const struct event *event)
 	return event->deadline - (ahead < AHEAD_NS_MAX ? ahead : AHEAD_NS_MAX);
 }
 
-uint64_t waiters_due(const struct cds_list_head *waiters)
-{
-	const struct event *event;
-	uint64_t due = CORE_NEVER;
-
-	cds_list_for_each_entry (event, waiters, node)
-		if (event->answer_by < due)
-			due = event->answer_by;
-	return due;
-}
-
-void waiters_answer_due(struct core *core, struct cds_list_head *waiters, int status)
-{
-	struct event *event, *next;
-
-	cds_list_for_each_entry_safe (event, next, waiters, node) {
-		if (event->answer_by > core_now(core))
-			continue;
-		cds_list_del(&event->node);
-		event_fail(event, status);
-		event_answer(core, event);
-	}
-}
-
 /* ---- Outcomes */
 
 static int reply_namespace(const struct core *core, const struct session *session, uint64_t number,

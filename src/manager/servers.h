@@ -59,20 +59,7 @@ static inline void lane_report_copy(Afar__LaneReport *out, const Afar__LaneRepor
 /* Keeps what the server reports. */
 void server_take_report(struct core *core, struct live_server *live,
 			const Afar__ServerReport *report);
-struct live_server *core_live_server(const struct core *core, uint64_t number);
-struct live_server *core_live_server_of(const struct core *core, const void *peer);
 void server_gone(struct core *core, void *peer);
-/* "server 'NAME' at ADDRESS", for a sentence. */
-#define SERVER_TEXT_MAX 384
-void server_describe(const struct core *core, uint64_t number, char out[SERVER_TEXT_MAX]);
-bool server_is_up(const struct server *server);
-/* How long it has not been connected. It is not up. */
-uint64_t server_down_ms(const struct core *core, const struct server *server);
-/* True: its server is connected, and has it: extents may be asked for, and accessed. */
-bool pool_is_up(const struct pool *pool);
-/* True: it is up, and its server has not reported that its device takes no changes any more. Nothing
- * new is placed elsewhere. */
-bool pool_is_writable(const struct pool *pool);
 /* The server's connection is lost, or replaced. */
 void server_down(struct core *core, struct live_server *live);
 /* Removes an extent that its server does not have any more. Regions that use it are lost; of a file system
@@ -82,13 +69,6 @@ int server_remove_extent(struct core *core, struct extent *extent);
 /* The incarnation has ended, and nothing of sessions is left there: no fence waits for it any more.
  * -ENOMEM. */
 int server_end_fences(struct core *core, uint64_t server, uint64_t incarnation);
-/* Asks whether the server lives. Its connection is closed if it does not answer in time. */
-#define SERVER_PROBE_MS 2000U
-void server_probe(struct core *core, struct live_server *live);
-/* How long the server may take to answer a call that is made now. */
-uint32_t server_timeout_ms(const struct live_server *live);
-/* True: servers that hold memory, or stores, have not joined since the manager started. */
-bool servers_are_missing(const struct core *core);
 /* Drops the record of a server, if it is down and holds nothing, not in its stores either.
  * -ENOMEM. */
 int server_forget(struct core *core, struct server *server);
@@ -100,13 +80,32 @@ int server_lose(struct core *core, struct server *server, const char *how);
 /* Sends what servers must be told: extents to release, sessions to end. */
 void servers_drive(struct core *core);
 uint64_t servers_next_drive(const struct core *core);
-/* Frees what is known of its connection: its record goes, or was never committed. */
-void live_server_free(struct live_server *live);
 void servers_close(struct core *core);
 
-/* ---- Calls to servers and clients */
+/* ---- Who is connected: live.c */
 
-struct outgoing;
+struct live_server *core_live_server(const struct core *core, uint64_t number);
+struct live_server *core_live_server_of(const struct core *core, const void *peer);
+/* "server 'NAME' at ADDRESS", for a sentence. */
+#define SERVER_TEXT_MAX 384
+void server_describe(const struct core *core, uint64_t number, char out[SERVER_TEXT_MAX]);
+bool server_is_up(const struct server *server);
+/* How long it has not been connected. It is not up. */
+uint64_t server_down_ms(const struct core *core, const struct server *server);
+/* True: its server is connected, and has it: extents may be asked for, and accessed. */
+bool pool_is_up(const struct pool *pool);
+/* True: it is up, and its server has not reported that its device takes no changes any more. Nothing
+ * new is placed elsewhere. */
+bool pool_is_writable(const struct pool *pool);
+/* How long the server may take to answer a call that is made now. */
+uint32_t server_timeout_ms(const struct live_server *live);
+/* True: servers that hold memory, or stores, have not joined since the manager started. */
+bool servers_are_missing(const struct core *core);
+/* Frees what is known of its connection: its record goes, or was never committed. */
+void live_server_free(struct live_server *live);
+
+/* ---- Calls to servers and clients: outgoing.c */
+
 /*
  * Called when a call was answered, or never will be (event->answer is NULL). `is_done`: whoever was asked has done it, or has nothing of it.
  * -ENOMEM: the tables are as before, and the call is made again.
@@ -170,6 +169,19 @@ Afar__Request *server_ask_extents(uint64_t ns, uint64_t bytes, enum extent_class
 				  uint64_t store);
 /* The request to release extents. NULL: no memory. */
 Afar__Request *server_ask_release(const struct extent_list *list);
+/* Whether the answer comes over the connection that the server has now. */
+bool outgoing_is_current(const struct core *core, const struct outgoing *outgoing,
+			 const struct event *event);
+/* Calls the server, and takes `outgoing` and `request` over, which may be NULL: without memory for the call it closes the
+ * connection. */
+void server_call_or_close(struct core *core, struct live_server *live, uint32_t timeout_ms,
+			  Afar__Request *request, struct outgoing *outgoing);
+/* The same, to have it release extents. Takes the list over. */
+void server_call_release(struct core *core, struct live_server *live, outgoing_answered *answered,
+			 struct extent_list *list);
+/* Asks whether the server lives. Its connection is closed if it does not answer in time. */
+#define SERVER_PROBE_MS 2000U
+void server_probe(struct core *core, struct live_server *live);
 /* Asks the server to release extents that the tables do not have. Takes the list over. */
 void server_undo(struct core *core, struct live_server *live, struct extent_list *list);
 void server_answered(struct core *core, struct event *event);
