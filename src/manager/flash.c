@@ -14,6 +14,8 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/text.h"
+#include "manager/callers.h"
 #include "manager/flash.h"
 #include "manager/info.h"
 #include "manager/placement.h"
@@ -44,8 +46,9 @@ static bool is_number_of(uint64_t number, const ProtobufCBinaryData *uuid)
 
 static int check_form(const Afar__Store *told)
 {
-	if (!is_number_of(told->store, &told->uuid) || !is_printable(told->path, PATH_MAX_BYTES) ||
-	    !told->present || told->n_extents > EXTENTS_MAX)
+	if (!is_number_of(told->store, &told->uuid) ||
+	    !text_is_printable(told->path, PATH_MAX_BYTES) || !told->present ||
+	    told->n_extents > EXTENTS_MAX)
 		return error_fail(-EINVAL,
 				  "join the cluster: what is said of store %016llx is malformed; "
 				  "use a server of this version",

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manager/callers.h"
 #include "manager/files/files.h"
 #include "manager/flash.h"
 #include "manager/info.h"
@@ -14,11 +15,6 @@
 #include "manager/sessions.h"
 #include "manager/terms.h"
 #include "manager/volumes.h"
-
-bool is_operator(const struct core *core, const struct session *caller)
-{
-	return core_principal_kind(core, caller->principal) == PRINCIPAL_OPERATOR;
-}
 
 /* Sets `*is_complete` to false when there was no memory. */
 static char *copy_text(const char *text, bool *is_complete)

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "manager/callers.h"
 #include "manager/files/files.h"
 #include "manager/info.h"
 #include "manager/job.h"
@@ -34,18 +35,6 @@ static bool is_namespace_name(const char *name)
 	       length;
 }
 
-bool is_printable(const char *text, size_t length_max)
-{
-	size_t length = strlen(text);
-
-	if (length == 0 || length > length_max)
-		return false;
-	for (size_t i = 0; i < length; i++)
-		if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
-			return false;
-	return true;
-}
-
 /* A name, and what the caller takes it for. */
 struct named {
 	const char *name;
@@ -61,33 +50,6 @@ static int check_name(const char *asked, const char *kind, const char *name)
 		"%s %s '%s': that is no name for one; use 1 to %d of A-Z a-z 0-9 . _ -, not "
 		"beginning with . or -",
 		asked, kind, name, AFAR_NAME_MAX);
-}
-
-int core_namespace(const struct core *core, const struct session *session, const char *asked,
-		   uint64_t number, uint32_t rights, struct namespace **out)
-{
-	struct namespace *ns = state_namespace(core->state, number);
-
-	if (!ns || ns->is_deleted || !rights_see(core, session, ns))
-		return error_fail(-ENOENT,
-				  "%s: there is no namespace with number %llu; it may have been "
-				  "deleted: open it by name",
-				  asked, (unsigned long long)number);
-	*out = ns;
-	return rights_check(core, session, ns, rights, asked);
-}
-
-int namespace_check_records(const struct namespace *ns, const char *asked)
-{
-	if (!ns->is_suspect)
-		return 0;
-	return error_fail(
-		-EBADMSG,
-		"%s: the manager's records of %s '%s' are an older copy's, and lead to bytes that "
-		"may "
-		"be others' by now; an operator decides ('afar ns accept-older'), or remove it and "
-		"make it anew",
-		asked, namespace_noun(ns), ns->name);
 }
 
 /* One that the caller may not see is missing to it. */

@@ -5,6 +5,7 @@
  * a claim, which those behind it heed.
  */
 #include "manager/quota.h"
+#include "manager/callers.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,6 +7,7 @@
 
 #include <afar/volume.h>
 
+#include "base/text.h"
 #include "manager/files/files.h"
 #include "manager/info.h"
 #include "manager/job.h"
@@ -241,7 +242,7 @@ static int check_alloc(const struct core *core, const struct session *session,
 		ret = namespace_check_records(ns, what);
 	if (ret < 0)
 		return ret;
-	if (ask->name[0] != '\0' && !is_printable(ask->name, AFAR_NAME_MAX))
+	if (ask->name[0] != '\0' && !text_is_printable(ask->name, AFAR_NAME_MAX))
 		return error_fail(
 			-EINVAL,
 			"allocate a region in '%s': its name is longer than %d bytes or has "

@@ -25,18 +25,10 @@ static inline const char *namespace_command(const struct namespace *ns)
 {
 	return kind_command(ns->is_volume, ns->is_files);
 }
-/* -ENOENT also without any right, -EACCES without all of the rights, with a sentence. */
-int core_namespace(const struct core *core, const struct session *session, const char *asked,
-		   uint64_t number, uint32_t rights, struct namespace **out);
-/* -EBADMSG, with a sentence: the records are an older copy's, so what they lead to may be others' bytes, and no operator has
- * accepted that. */
-int namespace_check_records(const struct namespace *ns, const char *asked);
 /* Releases whole extents in which nothing is, of at most so many bytes together. `*given`: of how many. -ENOMEM. */
 int namespace_give_back(struct core *core, struct namespace *ns, uint64_t bytes, uint64_t *given);
 /* Gives the memory of a deleted namespace back once no region is left. -ENOMEM. */
 int namespace_finish(struct core *core, struct namespace *ns);
-/* 1 to `length_max` bytes, without control characters. */
-bool is_printable(const char *text, size_t length_max);
 
 core_operation region_alloc, region_open, region_close, region_free_operation, region_list,
 	region_access, region_look, region_finish;

@@ -12,6 +12,7 @@
 #include <afar/afar.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "manager/files/files.h"
 #include "manager/flash.h"
 #include "manager/job.h"
@@ -318,7 +319,7 @@ void server_take_report(struct core *core, struct live_server *live,
 	live->nr_lanes = report->n_lanes < STATE_LANES_MAX ? report->n_lanes : STATE_LANES_MAX;
 	for (size_t i = 0; i < live->nr_lanes; i++) {
 		lane_report_copy(&live->lanes[i], report->lanes[i]);
-		if (!is_printable(report->lanes[i]->congestion, CONGESTIONS_MAX))
+		if (!text_is_printable(report->lanes[i]->congestion, CONGESTIONS_MAX))
 			continue;
 		strcpy(live->congestions[i], report->lanes[i]->congestion);
 		live->lanes[i].congestion = live->congestions[i];

@@ -21,8 +21,6 @@ struct live_session {
 };
 
 core_operation session_open, session_close;
-/* Finds the session of a request: it exists, and came on its own connection. -AFAR_ESESSION. */
-int core_session(struct core *core, const struct event *event, struct session **out);
 void session_gone(struct core *core, void *peer);
 /* Ends those whose lease is over. */
 void sessions_expire(struct core *core);

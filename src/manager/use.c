@@ -12,6 +12,8 @@
 #include <string.h>
 
 #include "base/histogram.h"
+#include "base/text.h"
+#include "manager/callers.h"
 #include "manager/info.h"
 #include "manager/regions.h"
 #include "manager/servers.h"
@@ -49,9 +51,9 @@ static bool is_use_sound(const Afar__SessionUse *use)
 		if (!is_operation_sound(use->operations[i]))
 			return false;
 	for (size_t i = 0; i < use->n_paths; i++)
-		if (!is_printable(use->paths[i]->transport, TRANSPORT_MAX) ||
+		if (!text_is_printable(use->paths[i]->transport, TRANSPORT_MAX) ||
 		    (use->paths[i]->congestion[0] != '\0' &&
-		     !is_printable(use->paths[i]->congestion, CONGESTIONS_MAX)))
+		     !text_is_printable(use->paths[i]->congestion, CONGESTIONS_MAX)))
 			return false;
 	return true;
 }
@@ -67,13 +69,6 @@ static void take_use(struct core *core, struct live_session *live, Afar__Reply *
 	live->used_at = core_now(core);
 	answer->session_use = NULL;
 	answer->result_case = AFAR__REPLY__RESULT__NOT_SET;
-}
-
-void use_free(struct live_session *live)
-{
-	if (live->use)
-		afar__session_use__free_unpacked(live->use, NULL);
-	live->use = NULL;
 }
 
 Afar__SessionUse *use_copy(const Afar__SessionUse *use)

@@ -17,15 +17,6 @@
 #include "manager/sessions.h"
 #include "manager/volumes.h"
 
-struct region *volume_region(const struct namespace *ns)
-{
-	struct region *region;
-
-	cds_list_for_each_entry (region, &ns->regions, node)
-		return region;
-	return NULL;
-}
-
 /* ---- Who has it open */
 
 static const struct reference *first_reference(const struct region *region)

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "manager/callers.h"
 #include "manager/files/table.h"
 #include "manager/sessions.h"
 

@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 
+#include "manager/callers.h"
 #include "manager/files/table.h"
 #include "manager/principals.h"
 #include "manager/regions.h"

@@ -7,6 +7,7 @@
 #include <afar/afar.h>
 
 #include "lib/manager/manager_test.h"
+#include "manager/callers.h"
 #include "unit/group.h"
 
 /* ---- Failing commits */
