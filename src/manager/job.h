@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs: requests that take several steps, because servers have to be asked. job.c has what all
- * kinds share: the list of jobs, the servers' answers and the memory they grant, clients that wait
- * and hear in time which server it is, sessions that end, commits that fail. A kind is a table of
+ * Jobs: requests that take several steps, because servers have to be asked. What all
+ * kinds share is in job.c (the list of jobs), job_parts.c (the servers' answers and the memory they grant) and jobs.c (their
+ * steps, clients that wait and hear in time which server it is, sessions that end, commits that fail). A kind is a table of
  * functions, and one struct that begins with a struct job (reserve.c, seal.c).
  *
  * A job takes two steps in turn. `ask` runs between two batches: it looks at the tables, and asks
@@ -145,6 +145,8 @@ void jobs_server_down(struct core *core, const struct live_server *live);
 /* The namespace's memory goes: jobs that took of it give it back, and fail with the commit.
  * -ENOMEM. */
 int jobs_drop(struct core *core, uint64_t ns);
+/* ---- For the core alone: jobs.c */
+
 /* Before a batch's commit, and behind it. */
 void jobs_settle(struct core *core);
 void jobs_committed(struct core *core, int status);

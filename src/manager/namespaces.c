@@ -13,11 +13,8 @@
 #include "manager/callers.h"
 #include "manager/files/files.h"
 #include "manager/info.h"
-#include "manager/job.h"
-#include "manager/placement.h"
 #include "manager/principals.h"
 #include "manager/regions.h"
-#include "manager/requests.h"
 #include "manager/trims.h"
 #include "manager/volumes.h"
 
@@ -166,7 +163,11 @@ int namespace_open(struct core *core, struct session *session, struct event *eve
 
 	if (ret < 0)
 		return ret;
-	return core_reply(core, session, OUTCOME_NAMESPACE, ns->number, event->reply);
+	event->reply->namespace_info = info_namespace(core, session, ns);
+	if (!event->reply->namespace_info)
+		return error_code(-ENOMEM);
+	event->reply->result_case = AFAR__REPLY__RESULT_NAMESPACE_INFO;
+	return 0;
 }
 
 /* ---- Deleting */
@@ -198,15 +199,6 @@ static int fail_open(const struct core *core, const struct namespace *ns,
 			  (unsigned long long)reference->region->address, holder);
 }
 
-static int release_extent(struct core *core, struct extent *extent)
-{
-	int ret = state_release_extent(core->state, extent);
-
-	if (ret == 0)
-		store_put_extent(core->store, extent);
-	return ret;
-}
-
 /* No number that somebody keeps of before, as a file handle or a volume's mark, finds something else that got the same number since. */
 static int set_identity(struct core *core, struct namespace *ns)
 {
@@ -230,7 +222,7 @@ static int release_unused(struct core *core, struct namespace *ns)
 			continue;
 		ret = state_leave_trims(core->state, extent);
 		if (ret == 0)
-			ret = release_extent(core, extent);
+			ret = namespace_release_extent(core, extent);
 	}
 	return ret == 0 ? trims_settle(core) : ret;
 }
@@ -263,23 +255,6 @@ int namespace_accept(struct core *core, struct session *session, struct event *e
 	return ret == 0 && ns->is_volume ? release_unused(core, ns) : ret;
 }
 
-int namespace_finish(struct core *core, struct namespace *ns)
-{
-	struct extent *extent, *next;
-	int ret;
-
-	if (!ns->is_deleted || !cds_list_empty(&ns->regions) || !cds_list_empty(&ns->freed))
-		return 0;
-	ret = jobs_drop(core, ns->number);
-	cds_list_for_each_entry_safe (extent, next, &ns->extents, namespace_node)
-		if (ret == 0)
-			ret = release_extent(core, extent);
-	if (ret < 0)
-		return ret;
-	store_delete_namespace(core->store, ns);
-	return state_remove_namespace(core->state, ns);
-}
-
 /* Regions that an ending session still pins stay until it is fenced. Those that wait for trims wait
  * no longer: whole extents are released. */
 static int free_regions(struct core *core, struct namespace *ns)
@@ -294,9 +269,7 @@ static int free_regions(struct core *core, struct namespace *ns)
 		return ret;
 	cds_list_for_each_entry_safe (region, next, &ns->regions, node) {
 		if (!cds_list_empty(&region->references)) {
-			ret = state_free_region(core->state, region);
-			if (ret == 0)
-				store_put_region(core->store, region);
+			ret = region_end(core, region);
 		} else {
 			store_delete_region(core->store, region);
 			ret = state_remove_region(core->state, region);
@@ -438,7 +411,7 @@ int namespace_give_back(struct core *core, struct namespace *ns, uint64_t bytes,
 		left -= unused[i]->length;
 		ret = state_leave_trims(core->state, unused[i]);
 		if (ret == 0)
-			ret = release_extent(core, unused[i]);
+			ret = namespace_release_extent(core, unused[i]);
 	}
 	free(unused);
 	if (ret == 0 && left != bytes)

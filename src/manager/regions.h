@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Namespaces (namespaces.c), the regions in them (regions.c), and what lets sessions at their
- * memory (access.c). */
+/* Namespaces (namespaces.c), the regions in them (regions.c), who has them open (references.c), where their
+ * bytes go (region_places.c), and what lets sessions at their memory (access.c). */
 #ifndef MANAGER_REGIONS_H
 #define MANAGER_REGIONS_H
 
@@ -27,20 +27,12 @@ static inline const char *namespace_command(const struct namespace *ns)
 }
 /* Releases whole extents in which nothing is, of at most so many bytes together. `*given`: of how many. -ENOMEM. */
 int namespace_give_back(struct core *core, struct namespace *ns, uint64_t bytes, uint64_t *given);
-/* Gives the memory of a deleted namespace back once no region is left. -ENOMEM. */
-int namespace_finish(struct core *core, struct namespace *ns);
 
 core_operation region_alloc, region_open, region_close, region_free_operation, region_list,
 	region_access, region_look, region_finish;
-/* Finds a region by its generation, which a client may have from long ago. -ENOENT, -AFAR_EFREED
- * with a sentence; a region in whose namespace the session has no right is one that was freed. */
-int region_find(const struct core *core, const struct session *session, const char *asked,
-		uint64_t ns_number, uint64_t address, uint64_t generation, struct region **out);
-/* Finds the reference of a session that has the region open, else -EINVAL with a sentence. */
-int region_find_reference(const struct session *session, const char *asked,
-			  const struct region *region, struct reference **out);
-/* Counts the session into those that have the region open; of no volume. -ENOMEM. */
-int region_take_reference(struct core *core, struct session *session, struct region *region);
+
+/* ---- region_places.c */
+
 struct placement;
 /* Takes `bytes`, a multiple of SPACE_UNIT, out of what the namespace has free. What it took is taken
  * back with the operation. -AFAR_ERESERVE, -ETIMEDOUT, with a sentence; -ENOMEM. */
@@ -48,6 +40,19 @@ int region_place(struct core *core, struct namespace *ns, uint64_t bytes, struct
 /* Takes one run of so many bytes likewise. -ENOSPC without a sentence: no run is so long; -ENOMEM. */
 int region_place_unit(struct core *core, struct namespace *ns, uint64_t bytes,
 		      struct placement *out);
+
+/* ---- references.c */
+
+/* Finds a region by its generation, which a client may have from long ago. -ENOENT, -AFAR_EFREED
+ * with a sentence; a region in whose namespace the session has no right is one that was freed. */
+int region_find(const struct core *core, const struct session *session, const char *asked,
+		uint64_t ns_number, uint64_t address, uint64_t generation, struct region **out);
+/* Finds the reference of a session that has the region open, else -EINVAL with a sentence. */
+int region_find_reference(const struct session *session, const char *asked,
+			  const struct region *region, struct reference **out);
+/* Counts the session into those that have the region open, in a mode if it is new there. -ENOMEM. */
+int region_take_reference(struct core *core, struct session *session, struct region *region,
+			  enum volume_mode mode);
 /* Drops a reference. The region's memory returns when it was the last to a freed region.
  * -ENOMEM. */
 int region_drop(struct core *core, struct reference *reference);
@@ -57,6 +62,12 @@ int region_drop(struct core *core, struct reference *reference);
 int region_reclaim(struct core *core, struct region *region);
 /* Gives it back at once: it waits for nothing. -ENOMEM. */
 int region_remove(struct core *core, struct region *region);
+/* It is freed: nobody opens it any more. Its memory waits for those that have it open. -ENOMEM. */
+int region_end(struct core *core, struct region *region);
+/* Gives the memory of a deleted namespace back once no region is left. -ENOMEM. */
+int namespace_finish(struct core *core, struct namespace *ns);
+/* An extent of a namespace goes, with nothing in it. -ENOMEM. */
+int namespace_release_extent(struct core *core, struct extent *extent);
 
 /* Versions of copy-on-write regions: versions.c. */
 core_operation region_begin, region_prepare, region_publish, region_use;

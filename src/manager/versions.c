@@ -234,7 +234,7 @@ int region_begin(struct core *core, struct session *session, struct event *event
 	if (ret < 0)
 		return ret;
 	undo_set(core->undo, core->state->next_generation, core->state->next_generation + 1);
-	ret = region_take_reference(core, session, draft);
+	ret = region_take_reference(core, session, draft, VOLUME_NONE);
 	if (ret < 0)
 		return ret;
 	store_put_cluster(core->store, core->state);
