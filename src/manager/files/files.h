@@ -4,7 +4,10 @@
  * sees this much of them. Inside are
  *
  *   records.c   what is stored, under which keys
- *   table.c     file systems and inodes in memory
+ *   table.c     inodes in memory
+ *   systems.c   file systems as a whole: loaded, made, deleted, freed
+ *   work.c      what they do by themselves, and in which order
+ *   endings.c   inodes of which nothing is left
  *   runs.c      which parts of the pool a file has
  *   pool.c      what of the pool is free
  *   scrubs.c    what was given back, until it is zeroed
@@ -12,6 +15,7 @@
  *   lost_list.c   which files that is of
  *   lost_count.c  how many files would lose something
  *   shrink.c    giving whole extents of it back
+ *   surplus.c   doing so by itself
  *   names.c     directories: make, remove, rename, link
  *   walk.c      finding and listing names
  *   attributes.c  permissions, times, extended attributes

@@ -197,6 +197,10 @@ static inline struct core *fs_core(const struct fs *fs)
 {
 	return fs->files->core;
 }
+static inline struct undo *fs_undo(const struct fs *fs)
+{
+	return fs_core(fs)->undo;
+}
 
 /* Finds an inode, reading it if need be. -ESTALE: there is none. Or as a metastore's get. */
 int file_get(struct fs *fs, uint64_t ino, struct file **out);
@@ -213,26 +217,34 @@ struct inode *file_edit(struct file *file);
 void file_put(struct file *file);
 /* It has been changed, and its record need not be put before it is closed. -ENOMEM. */
 int file_set_dirty(struct file *file);
-/* Deletes it, with all that it has: it has no name, and nobody holds it. */
-int file_destroy(struct file *file);
-/* Ends it if nothing is left of it: no name, no holder. Called when one of these goes. */
-int file_settle(struct file *file);
-/* Ends with `ret` what began at the mark and gives back what nobody uses. If that has failed, it is taken back and logged, and
- * the rest goes on: one damaged record holds up nothing else. -ENOMEM: it is to be tried again. */
-int fs_may_fail(struct fs *fs, uint64_t ino, size_t mark, int ret);
 /* Its records are an older copy's, and nobody has accepted that: what they say is free stays as it is. */
 bool fs_is_suspect(const struct fs *fs);
 /* The fs's own record is put. */
 void fs_put(struct fs *fs);
-/* Drops inodes that were not used for longest. Nothing may be noted. */
-void fs_forget_idle(struct fs *fs);
 /* It may be dropped from memory when nobody uses it. */
 void file_unpin(struct file *file);
+/* Its record goes, and its inode and runs: file_destroy() has given back what it had. -ENOMEM. */
+int file_delete_record(struct file *file);
+/* Takes it out of memory; the caller frees it. */
+void file_forget(struct file *file);
 
 static inline bool file_is_held(const struct file *file)
 {
 	return file->holds.next != &file->holds;
 }
+/* True: another session has it open. */
+static inline bool file_is_shared(const struct file *file, const struct session *session)
+{
+	const struct hold *hold;
+
+	cds_list_for_each_entry (hold, &file->holds, node)
+		if (hold->session != session->number)
+			return true;
+	return false;
+}
+/* The order of an fs's holds. */
+int holds_compare(const void *left, const void *right);
+struct hold *hold_find(const struct fs *fs, uint64_t session, uint64_t handle);
 static inline bool inode_is_directory(const struct inode *inode)
 {
 	return S_ISDIR(inode->mode);
@@ -371,6 +383,8 @@ bool who_may(const struct who *who, const struct inode *inode, uint32_t access);
 bool who_is_in(const struct who *who, uint32_t gid);
 /* -EACCES. */
 int check_access(const struct who *who, const struct inode *inode, uint32_t access);
+/* Fills in attributes; NULL: no memory. */
+Afar__FileAttributes *attributes_of(const struct file *file);
 int file_set(struct fs *fs, const struct who *who, const struct session *session,
 	     const Afar__FileSet *ask, struct file **out);
 int file_get_xattr(struct fs *fs, const struct who *who, const Afar__FileGetXattr *ask,
@@ -382,8 +396,6 @@ int file_remove_xattr(struct fs *fs, const struct who *who, const Afar__FileRemo
 
 /* ---- names.c */
 
-/* -EINVAL, -ENAMETOOLONG. */
-int check_name(const char *name);
 int name_make(struct fs *fs, const struct who *who, const Afar__FileMake *ask, struct file **out,
 	      bool *is_made);
 int name_remove(struct fs *fs, const struct who *who, const Afar__FileRemove *ask);
@@ -392,6 +404,8 @@ int name_link(struct fs *fs, const struct who *who, const Afar__FileLink *ask, s
 
 /* ---- walk.c */
 
+/* -EINVAL, -ENAMETOOLONG. */
+int check_name(const char *name);
 int name_lookup(struct fs *fs, const struct who *who, uint64_t dir, const char *name,
 		struct file **out);
 int name_walk(struct fs *fs, const struct who *who, const Afar__FileWalk *ask, struct file **out);
@@ -443,7 +457,6 @@ int hold_open(struct fs *fs, const struct who *who, const struct session *sessio
 	      const Afar__FileOpen *ask, struct file **out);
 /* Without asking whether it may. */
 int hold_add(struct file *file, const struct session *session, uint64_t handle, uint32_t access);
-struct hold *hold_find(const struct fs *fs, uint64_t session, uint64_t handle);
 int hold_close(struct fs *fs, const struct session *session, uint64_t handle);
 int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *ask,
 	     struct file **out);
@@ -456,8 +469,16 @@ uint64_t hold_append_until(const struct file *file, uint64_t session);
 int hold_claim(struct fs *fs, const struct session *session, const Afar__FileClaim *ask);
 /* The session does not use inodes by their number any more. */
 int hold_forget(struct fs *fs, const struct session *session, const Afar__FileForget *ask);
-/* True: another session has it open. */
-bool file_is_shared(const struct file *file, const struct session *session);
+
+/* ---- endings.c */
+
+/* Deletes it, with all that it has: it has no name, and nobody holds it. */
+int file_destroy(struct file *file);
+/* Ends it if nothing is left of it: no name, no holder. Called when one of these goes. */
+int file_settle(struct file *file);
+/* Ends with `ret` what began at the mark and gives back what nobody uses. If that has failed, it is taken back and logged, and
+ * the rest goes on: one damaged record holds up nothing else. -ENOMEM: it is to be tried again. */
+int fs_may_fail(struct fs *fs, uint64_t ino, size_t mark, int ret);
 
 /* ---- recalls.c */
 
@@ -541,10 +562,20 @@ void scrubs_hurry(struct fs *fs);
 
 /* ---- shrink.c */
 
+/* Returns how many bytes of extents that the pool has not grown into can be released anyway. */
+uint64_t pool_unused_bytes(const struct namespace *ns);
+
+/* ---- surplus.c */
+
 /* Watches what is free, between batches; gives back, in one, what nobody has needed for long. */
 void shrink_drive(struct fs *fs);
 int shrink_work(struct fs *fs);
 uint64_t shrink_next(const struct fs *fs);
+
+/* ---- systems.c */
+
+/* Drops inodes that were not used for longest. Nothing may be noted. */
+void fs_forget_idle(struct fs *fs);
 
 /* ---- check.c */
 
@@ -555,10 +586,5 @@ int files_check(struct fs *fs, Afar__FileResult *result);
 
 /* -EBUSY: a call has waited in vain for sessions of before a restart, which may have open what it concerns. */
 int files_check_claimed(const struct fs *fs, const Afar__Request *request);
-
-/* ---- calls.c */
-
-/* Fills in attributes; NULL: no memory. */
-Afar__FileAttributes *attributes_of(const struct file *file);
 
 #endif
