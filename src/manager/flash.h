@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Stores, as servers bring them to the manager: how they join, what is told of them, and how an
- * operator forgets one. Servers call here when they join and when they go (servers.c, joins.c).
+ * Stores, as servers bring them to the manager: how they join (store_joins.c), what becomes of them when their servers go, and
+ * what is told of them (flash.c). Servers call here when they join and when they go (servers.c, joins.c).
  */
 #ifndef MANAGER_FLASH_H
 #define MANAGER_FLASH_H
@@ -10,6 +10,7 @@
 
 #define FLASH_STORES_MAX STATE_LANES_MAX /* of a server: each has a lane of its own */
 
+/* removals.c */
 core_operation store_regions, store_forget;
 /* orphans.c */
 core_operation store_free_orphans;
