@@ -7,6 +7,10 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "manager/files/holds.h"
+#include "manager/files/names.h"
+#include "manager/files/pool.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
 
 #define SET_MODE      0x1U

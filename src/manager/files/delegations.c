@@ -18,6 +18,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "manager/files/holds.h"
+#include "manager/files/names.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
 #include "manager/principals.h"
 #include "manager/regions.h"

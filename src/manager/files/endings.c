@@ -4,6 +4,9 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "manager/files/holds.h"
+#include "manager/files/pool.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
 
 struct xattrs_deletion {

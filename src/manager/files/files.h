@@ -4,6 +4,7 @@
  * sees this much of them. Inside are
  *
  *   records.c   what is stored, under which keys
+ *   records_system.c  the same, of file systems as a whole
  *   table.c     inodes in memory
  *   systems.c   file systems as a whole: loaded, made, deleted, freed
  *   work.c      what they do by themselves, and in which order
@@ -28,6 +29,7 @@
  *   recalls.c   having others give a file up before it is made shorter
  *   delegations.c  what sessions may answer from their own memory, and taking that back
  *   calls.c     the three calls
+ *   asks.c      what one of them asks for
  *   waits.c     which of them wait, and for what
  *
  * Unlike the core's tables, inodes are not all in memory: they are read from the store when they are

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manager/files/holds.h"
 #include "manager/files/table.h"
 #include "manager/servers.h"
 #include "manager/sessions.h"

@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "manager/files/holds.h"
+#include "manager/files/names.h"
+#include "manager/files/pool.h"
 #include "manager/files/table.h"
 
 #define HOLDS_MAX	  1048576U	      /* handles of one claim */

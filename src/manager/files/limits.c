@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "manager/files/pool.h"
 #include "manager/files/table.h"
 #include "manager/principals.h"
 #include "manager/regions.h"

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "manager/callers.h"
+#include "manager/files/holds.h"
 #include "manager/files/table.h"
 #include "manager/sessions.h"
 

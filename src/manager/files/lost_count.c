@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "manager/files/pool.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
 #include "manager/servers.h"
 #include "manager/volumes.h"

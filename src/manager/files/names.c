@@ -9,6 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "manager/files/holds.h"
+#include "manager/files/names.h"
+#include "manager/files/pool.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
 
 #define TARGET_MAX_BYTES 4095U

@@ -11,6 +11,7 @@
 #include <errno.h>
 
 #include "manager/callers.h"
+#include "manager/files/holds.h"
 #include "manager/files/table.h"
 #include "manager/principals.h"
 #include "manager/regions.h"

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "manager/files/pool.h"
 #include "manager/files/table.h"
 #include "manager/servers.h"
 #include "manager/volumes.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What of a pool nobody has needed for long goes back by itself. */
 #include "base/log.h"
+#include "manager/files/pool.h"
 #include "manager/files/table.h"
 #include "manager/regions.h"
 #include "manager/volumes.h"

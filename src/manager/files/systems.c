@@ -5,6 +5,9 @@
 
 #include <afar/afar.h>
 
+#include "manager/files/holds.h"
+#include "manager/files/pool.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
 #include "manager/quota.h"
 #include "manager/servers.h"

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "manager/files/records.h"
+
 COMPARE_BY(compare_files, file, ino)
 
 /* ---- Times */

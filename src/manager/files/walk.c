@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "manager/files/names.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
 
 #define NAME_MAX_BYTES 255U

@@ -3,6 +3,9 @@
  * the core's own (files_work()), or between batches (files_drive()). */
 #include <errno.h>
 
+#include "manager/files/holds.h"
+#include "manager/files/pool.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
 
 #define END_AT_ONCE 256U /* in one commit */

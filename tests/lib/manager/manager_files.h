@@ -7,6 +7,7 @@
 #define TESTS_MANAGER_FILES_H
 
 #include "lib/manager/manager_test.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
 
 #define POOL_BYTES (4 * MIB)
