@@ -355,6 +355,21 @@ static uint64_t lease_left_ms(const struct core *core, const struct live_session
 	return live->lease_deadline > now ? (live->lease_deadline - now) / 1000000U : 0;
 }
 
+/* NULL: no memory. */
+static Afar__SessionUse *copy_use(const Afar__SessionUse *use)
+{
+	size_t length = afar__session_use__get_packed_size(use);
+	uint8_t *bytes = malloc(length + 1);
+	Afar__SessionUse *copy;
+
+	if (!bytes)
+		return NULL;
+	afar__session_use__pack(use, bytes);
+	copy = afar__session_use__unpack(NULL, length, bytes);
+	free(bytes);
+	return copy;
+}
+
 static Afar__SessionStatus *info_session(const struct core *core, const struct session *session)
 {
 	Afar__SessionStatus *info = MESSAGE_NEW(afar__session_status, Afar__SessionStatus);
@@ -372,7 +387,7 @@ static Afar__SessionStatus *info_session(const struct core *core, const struct s
 	if (live && !live->peer)
 		info->lease_left_ms = lease_left_ms(core, live);
 	if (live && live->use) {
-		info->use = use_copy(live->use);
+		info->use = copy_use(live->use);
 		info->use_age_ms = age_ms(core, live->used_at);
 		is_complete = is_complete && info->use;
 	}

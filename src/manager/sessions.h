@@ -37,8 +37,6 @@ void sessions_close(struct core *core);
 /* A Status that wants fresh figures has the servers and sessions asked that it shows, and waits for
  * them, but not for long. */
 core_wait looks_wait;
-/* NULL: no memory. */
-Afar__SessionUse *use_copy(const Afar__SessionUse *use);
 void use_free(struct live_session *live);
 
 #endif

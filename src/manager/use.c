@@ -71,20 +71,6 @@ static void take_use(struct core *core, struct live_session *live, Afar__Reply *
 	answer->result_case = AFAR__REPLY__RESULT__NOT_SET;
 }
 
-Afar__SessionUse *use_copy(const Afar__SessionUse *use)
-{
-	size_t length = afar__session_use__get_packed_size(use);
-	uint8_t *bytes = malloc(length + 1);
-	Afar__SessionUse *copy;
-
-	if (!bytes)
-		return NULL;
-	afar__session_use__pack(use, bytes);
-	copy = afar__session_use__unpack(NULL, length, bytes);
-	free(bytes);
-	return copy;
-}
-
 /* ---- Asking */
 
 /* False: it could not be asked. */
