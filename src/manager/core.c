@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "manager/files/files.h"
@@ -14,7 +13,6 @@
 #include "manager/sessions.h"
 #include "manager/terms.h"
 #include "manager/trims.h"
-#include "rpc/rpc.h"
 
 #define SENTENCE_MAX 512
 

@@ -2,7 +2,6 @@
 /* Jobs as their kinds and other rooms see them: begun, joined by clients that wait, failed; see job.h. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "manager/job_private.h"

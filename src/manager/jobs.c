@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The core takes all jobs through their life here, step by step, and answers the clients that wait for them; see job.h. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 

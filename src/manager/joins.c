@@ -17,7 +17,6 @@
 #include "base/text.h"
 #include "manager/flash.h"
 #include "manager/placement.h"
-#include "manager/regions.h"
 #include "manager/servers.h"
 #include "manager/terms.h"
 

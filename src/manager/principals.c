@@ -12,7 +12,6 @@
 
 #include "base/log.h"
 #include "manager/callers.h"
-#include "manager/info.h"
 #include "manager/principals.h"
 #include "manager/servers.h"
 #include "manager/sessions.h"

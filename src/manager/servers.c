@@ -5,7 +5,6 @@
  * after a lost connection, a failed commit or a restart of the manager, until it has answered.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +15,6 @@
 #include "manager/files/files.h"
 #include "manager/flash.h"
 #include "manager/job.h"
-#include "manager/regions.h"
 #include "manager/sessions.h"
 #include "manager/terms.h"
 #include "manager/trims.h"

@@ -14,8 +14,6 @@
 #include "base/histogram.h"
 #include "base/text.h"
 #include "manager/callers.h"
-#include "manager/info.h"
-#include "manager/regions.h"
 #include "manager/servers.h"
 #include "manager/sessions.h"
 

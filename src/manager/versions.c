@@ -17,7 +17,6 @@
 #include <afar/afar.h>
 
 #include "base/log.h"
-#include "manager/info.h"
 #include "manager/placement.h"
 #include "manager/principals.h"
 #include "manager/regions.h"

@@ -8,11 +8,9 @@
 
 #include <afar/volume.h>
 
-#include "manager/info.h"
 #include "manager/placement.h"
 #include "manager/principals.h"
 #include "manager/regions.h"
-#include "manager/requests.h"
 #include "manager/servers.h"
 #include "manager/sessions.h"
 #include "manager/volumes.h"

@@ -22,8 +22,6 @@
 #include "manager/files/names.h"
 #include "manager/files/records.h"
 #include "manager/files/table.h"
-#include "manager/principals.h"
-#include "manager/regions.h"
 #include "manager/servers.h"
 #include "manager/sessions.h"
 #include "manager/volumes.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Inodes that end: nothing is left of them, no name and no holder, and what they have goes back. */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "base/log.h"
 #include "manager/files/holds.h"

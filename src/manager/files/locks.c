@@ -19,7 +19,6 @@
 #include "manager/callers.h"
 #include "manager/files/holds.h"
 #include "manager/files/table.h"
-#include "manager/sessions.h"
 
 /* Of one session. Whoever locks in a file looks at all that are there: so many take him 0.1 ms. */
 #define LOCKS_MAX 16384U

@@ -13,8 +13,6 @@
 #include "manager/callers.h"
 #include "manager/files/holds.h"
 #include "manager/files/table.h"
-#include "manager/principals.h"
-#include "manager/regions.h"
 #include "manager/servers.h"
 #include "manager/sessions.h"
 

@@ -16,9 +16,7 @@
 #include <errno.h>
 #include <lmdb.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
