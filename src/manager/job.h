@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs: requests that take several steps, because servers have to be asked. What all
- * kinds share is in job.c (the list of jobs), job_parts.c (the servers' answers and the memory they grant) and jobs.c (their
- * steps, clients that wait and hear in time which server it is, sessions that end, commits that fail). A kind is a table of
- * functions, and one struct that begins with a struct job (reserve.c, seal.c).
+ * Jobs: requests that take several steps, because servers have to be asked. All kinds share job.c
+ * (the list of jobs), job_parts.c (the servers' answers, and the memory they grant) and jobs.c (the
+ * steps, clients that wait and hear in time which server it is, sessions that end, commits that
+ * fail). A kind is a table of functions, and one struct that begins with a struct job (reserve.c,
+ * seal.c).
  *
  * A job takes two steps in turn. `ask` runs between two batches: it looks at the tables, and asks
  * servers. When all of them have answered, `settle` runs in a batch: it changes the tables, in that
@@ -145,6 +146,7 @@ void jobs_server_down(struct core *core, const struct live_server *live);
 /* The namespace's memory goes: jobs that took of it give it back, and fail with the commit.
  * -ENOMEM. */
 int jobs_drop(struct core *core, uint64_t ns);
+
 /* ---- For the core alone: jobs.c */
 
 /* Before a batch's commit, and behind it. */
