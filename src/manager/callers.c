@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Who asks the manager, and may ask for what; see callers.h. requests.c asks here, of each request. */
 #include "manager/callers.h"
+#include "manager/live.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-#include "manager/sessions.h"
+#include "manager/devices.h"
+#include "manager/namespaces.h"
+#include "manager/orphans.h"
+#include "manager/principals.h"
+#include "manager/removals.h"
 
 #define ASKED_MAX 160
 

@@ -7,9 +7,12 @@
 
 #include "base/log.h"
 #include "manager/files/files.h"
-#include "manager/job.h"
+#include "manager/jobs.h"
+#include "manager/live.h"
+#include "manager/outgoing.h"
 #include "manager/principals.h"
 #include "manager/requests.h"
+#include "manager/servers.h"
 #include "manager/sessions.h"
 #include "manager/terms.h"
 #include "manager/trims.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The core, as its rooms see it. Each room has a header of its own: requests.h (who may ask what,
- * and when), principals.h (keys and rights), regions.h (namespaces, regions, access to them),
- * sessions.h, servers.h, job.h (reserving, sealing), info.h (replies).
+ * The core, as the rooms of the manager see it. Each file has a header of its own.
  *
  * Whoever changes tables notes it (undo.h), so an operation may fail at any point: what it did is
  * taken back. What goes out of the core, such as calls and closed connections, waits for the

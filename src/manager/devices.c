@@ -18,9 +18,14 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "manager/devices.h"
 #include "manager/flash.h"
 #include "manager/job.h"
+#include "manager/job_parts.h"
+#include "manager/live.h"
 #include "manager/regions.h"
+#include "manager/servers.h"
+#include "manager/store_joins.h"
 
 #define OPEN_MS \
 	60000U /* that opening may take: another may still have the device, or it recovers */

@@ -5,7 +5,9 @@
 
 #include "base/log.h"
 #include "manager/callers.h"
+#include "manager/grants.h"
 #include "manager/principals.h"
+#include "manager/rights.h"
 #include "manager/sessions.h"
 
 #define GRANTS_MAX ((size_t)256) /* of one namespace */

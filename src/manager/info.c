@@ -4,16 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manager/access.h"
 #include "manager/callers.h"
 #include "manager/files/files.h"
 #include "manager/flash.h"
 #include "manager/info.h"
+#include "manager/live.h"
 #include "manager/principals.h"
 #include "manager/quota.h"
-#include "manager/regions.h"
+#include "manager/references.h"
+#include "manager/rights.h"
 #include "manager/servers.h"
-#include "manager/sessions.h"
 #include "manager/terms.h"
+#include "manager/versions.h"
 #include "manager/volumes.h"
 
 /* Sets `*is_complete` to false when there was no memory. */

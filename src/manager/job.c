@@ -4,7 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "manager/job.h"
+#include "manager/job_parts.h"
 #include "manager/job_private.h"
+#include "manager/live.h"
 #include "rpc/rpc.h"
 
 /* ---- Clients that wait */

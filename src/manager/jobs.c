@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "manager/job.h"
 #include "manager/job_private.h"
+#include "manager/jobs.h"
 #include "manager/quota.h"
 #include "manager/requests.h"
 

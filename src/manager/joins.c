@@ -15,9 +15,13 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "manager/flash.h"
+#include "manager/joins.h"
+#include "manager/live.h"
+#include "manager/outgoing.h"
 #include "manager/placement.h"
+#include "manager/removals.h"
 #include "manager/servers.h"
+#include "manager/store_joins.h"
 #include "manager/terms.h"
 
 #define NAME_MAX_BYTES	  255U

@@ -13,8 +13,11 @@
 #include "manager/callers.h"
 #include "manager/files/files.h"
 #include "manager/info.h"
+#include "manager/namespaces.h"
 #include "manager/principals.h"
+#include "manager/references.h"
 #include "manager/regions.h"
+#include "manager/rights.h"
 #include "manager/trims.h"
 #include "manager/volumes.h"
 

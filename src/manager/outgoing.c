@@ -7,7 +7,8 @@
 #include <afar/afar.h>
 
 #include "base/log.h"
-#include "manager/servers.h"
+#include "manager/live.h"
+#include "manager/outgoing.h"
 
 /* ---- Extents */
 

@@ -12,8 +12,8 @@
 
 #include "base/log.h"
 #include "manager/callers.h"
+#include "manager/live.h"
 #include "manager/principals.h"
-#include "manager/servers.h"
 #include "manager/sessions.h"
 
 #define PRINCIPALS_MAX ((size_t)1 << 16)

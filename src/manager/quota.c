@@ -6,6 +6,8 @@
  */
 #include "manager/quota.h"
 #include "manager/callers.h"
+#include "manager/job.h"
+#include "manager/rights.h"
 
 #include <errno.h>
 #include <stdio.h>

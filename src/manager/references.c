@@ -7,8 +7,8 @@
 
 #include "manager/files/files.h"
 #include "manager/job.h"
-#include "manager/principals.h"
-#include "manager/regions.h"
+#include "manager/references.h"
+#include "manager/rights.h"
 
 /* ---- What goes */
 

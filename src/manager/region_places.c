@@ -5,9 +5,9 @@
 
 #include <afar/afar.h>
 
+#include "manager/live.h"
 #include "manager/placement.h"
-#include "manager/regions.h"
-#include "manager/servers.h"
+#include "manager/region_places.h"
 #include "manager/trims.h"
 
 /* False for sealed extents: only sealed regions go there. */

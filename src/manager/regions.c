@@ -8,11 +8,15 @@
 #include <afar/volume.h>
 
 #include "base/text.h"
+#include "manager/access.h"
 #include "manager/info.h"
-#include "manager/job.h"
 #include "manager/placement.h"
-#include "manager/principals.h"
+#include "manager/references.h"
+#include "manager/region_places.h"
 #include "manager/regions.h"
+#include "manager/rights.h"
+#include "manager/seal.h"
+#include "manager/versions.h"
 #include "manager/volumes.h"
 
 /* ---- Words */

@@ -23,6 +23,9 @@
 #include "base/log.h"
 #include "manager/flash.h"
 #include "manager/info.h"
+#include "manager/live.h"
+#include "manager/outgoing.h"
+#include "manager/removals.h"
 #include "manager/servers.h"
 #include "manager/trims.h"
 

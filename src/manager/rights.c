@@ -11,6 +11,7 @@
 #include "manager/callers.h"
 #include "manager/principals.h"
 #include "manager/regions.h"
+#include "manager/rights.h"
 
 static bool is_owner(const struct namespace *ns, const char *principal)
 {

@@ -12,8 +12,8 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "manager/regions.h"
-#include "manager/servers.h"
+#include "manager/live.h"
+#include "manager/references.h"
 #include "manager/sessions.h"
 #include "rpc/manager_features.h"
 

@@ -15,7 +15,10 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "manager/flash.h"
+#include "manager/outgoing.h"
 #include "manager/placement.h"
+#include "manager/servers.h"
+#include "manager/store_joins.h"
 #include "manager/terms.h"
 #include "manager/trims.h"
 

@@ -14,8 +14,11 @@
 #include "base/histogram.h"
 #include "base/text.h"
 #include "manager/callers.h"
+#include "manager/live.h"
+#include "manager/outgoing.h"
 #include "manager/servers.h"
 #include "manager/sessions.h"
+#include "manager/use.h"
 
 static outgoing_answered answered;
 

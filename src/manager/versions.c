@@ -18,9 +18,11 @@
 
 #include "base/log.h"
 #include "manager/placement.h"
-#include "manager/principals.h"
-#include "manager/regions.h"
+#include "manager/references.h"
+#include "manager/region_places.h"
+#include "manager/rights.h"
 #include "manager/trims.h"
+#include "manager/versions.h"
 
 /* Beyond so many, units are larger than the namespace's stripe unit: each is in every layout. */
 #define UNITS_MAX 16384U

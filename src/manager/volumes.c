@@ -8,10 +8,12 @@
 
 #include <afar/volume.h>
 
+#include "manager/live.h"
 #include "manager/placement.h"
 #include "manager/principals.h"
+#include "manager/region_places.h"
 #include "manager/regions.h"
-#include "manager/servers.h"
+#include "manager/rights.h"
 #include "manager/sessions.h"
 #include "manager/volumes.h"
 

@@ -11,6 +11,7 @@
 #include "manager/files/pool.h"
 #include "manager/files/table.h"
 #include "manager/principals.h"
+#include "manager/rights.h"
 
 #define OPERATIONS_MAX 256U
 #define RUNS_TOLD_MAX  65536U /* of one result */

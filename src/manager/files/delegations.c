@@ -22,8 +22,8 @@
 #include "manager/files/names.h"
 #include "manager/files/records.h"
 #include "manager/files/table.h"
-#include "manager/servers.h"
-#include "manager/sessions.h"
+#include "manager/live.h"
+#include "manager/outgoing.h"
 #include "manager/volumes.h"
 #include "rpc/delegation.h"
 

@@ -8,6 +8,7 @@
 #include "manager/files/pool.h"
 #include "manager/files/table.h"
 #include "manager/principals.h"
+#include "manager/rights.h"
 #include "manager/volumes.h"
 
 bool limits_allow_inode(const struct fs *fs)

@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "manager/files/pool.h"
 #include "manager/files/table.h"
-#include "manager/regions.h"
+#include "manager/namespaces.h"
 #include "manager/volumes.h"
 
 #define KEEP_BYTES_MIN ((uint64_t)64 << 20)

@@ -9,8 +9,8 @@
 #include "manager/files/pool.h"
 #include "manager/files/records.h"
 #include "manager/files/table.h"
+#include "manager/live.h"
 #include "manager/quota.h"
-#include "manager/servers.h"
 #include "manager/volumes.h"
 
 #define ROOT_INO       1U

@@ -9,7 +9,8 @@
 
 #include <afar/afar.h>
 
-#include "manager/volumes.h"
+#include "manager/namespaces.h"
+#include "manager/principals.h"
 
 struct fake_client client, other;
 uint64_t fs_number;

@@ -14,11 +14,9 @@
 #include "lib/base/bytes.h"
 #include "lib/manager/manager_memory_store.h"
 #include "lib/manager/manager_servers.h"
-#include "manager/job.h"
-#include "manager/principals.h"
-#include "manager/regions.h"
-#include "manager/servers.h"
-#include "manager/sessions.h"
+#include "manager/core_private.h"
+#include "manager/live.h"
+#include "manager/outgoing.h"
 
 #define FIXTURE_SERVERS_MAX 6
 #define FIXTURE_LEASE_MS    1000

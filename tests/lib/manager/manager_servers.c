@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The servers of the manager's tests; see manager_servers.h. Everything here asserts by cmocka. */
 #include "lib/manager/manager_servers.h"
+#include "manager/devices.h"
+#include "manager/joins.h"
 
 #include <errno.h>
 #include <setjmp.h>

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "manager/servers.h"
+#include "manager/core_private.h"
 #include "rpc/pass.h"
 
 #define FIXTURE_EXTENTS_MAX 4096

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "manager/keyring.h"
+#include "manager/principals.h"
 #include "unit/group.h"
 
 static const struct key operators[] = {{.identity = "admin", .secret = {1}},

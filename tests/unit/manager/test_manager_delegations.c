@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "manager/volumes.h"
 #include "rpc/delegation.h"
 #include "unit/group.h"
 

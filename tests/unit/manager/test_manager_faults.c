@@ -8,6 +8,8 @@
 
 #include "lib/manager/manager_test.h"
 #include "manager/callers.h"
+#include "manager/namespaces.h"
+#include "manager/rights.h"
 #include "unit/group.h"
 
 /* ---- Failing commits */

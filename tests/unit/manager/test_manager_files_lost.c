@@ -4,6 +4,7 @@
  * again, and the rest goes on, also after a restart of the manager.
  */
 #include "lib/manager/manager_files.h"
+#include "manager/namespaces.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,6 +2,7 @@
 /* Sealing as the manager does it: where regions go, who may, who waits, and that whatever ends in the middle leaves
  * the region as it was, or sealed, and no memory behind. */
 #include "lib/manager/manager_test.h"
+#include "manager/live.h"
 
 #include <string.h>
 

@@ -2,6 +2,8 @@
 /* Volumes as the manager keeps them: who may open one beside whom, taking over, sizes, and what
  * nobody may do with the region of a volume. */
 #include "lib/manager/manager_test.h"
+#include "manager/namespaces.h"
+#include "manager/regions.h"
 
 #include <endian.h>
 #include <stdio.h>
