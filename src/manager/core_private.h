@@ -12,9 +12,9 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "manager/core.h"
-#include "manager/state.h"
-#include "manager/store.h"
+#include "manager/dispatch/core.h"
+#include "manager/tables/state.h"
+#include "manager/tables/store.h"
 #include "rpc/protobuf.h"
 
 #define CORE_LIST_MAX	  1000U /* entries of one list reply                  */

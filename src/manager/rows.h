@@ -10,7 +10,7 @@
 #include <urcu/list.h>
 
 #include "base/key.h"
-#include "manager/space.h"
+#include "manager/tables/space.h"
 #include "rpc/layout.h"
 
 #define STATE_SECRET_BYTES 16

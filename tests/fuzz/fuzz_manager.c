@@ -14,8 +14,8 @@
 
 #include "lib/manager/manager_memory_store.h"
 #include "manager/core_private.h"
-#include "manager/outgoing.h"
-#include "manager/principals.h"
+#include "manager/calls/outgoing.h"
+#include "manager/members/principals.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What a call about files asks for, seen from its operations alone; see asks.h. */
 #include "manager/files/asks.h"
+#include "manager/calls/rights.h"
 
 #include <unistd.h>
-
-#include "manager/principals.h"
 
 /* ---- Beside a batch */
 

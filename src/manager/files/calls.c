@@ -5,13 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "manager/calls/rights.h"
 #include "manager/files/asks.h"
 #include "manager/files/holds.h"
 #include "manager/files/names.h"
 #include "manager/files/pool.h"
 #include "manager/files/table.h"
-#include "manager/principals.h"
-#include "manager/rights.h"
+#include "manager/calls/callers.h"
 
 #define OPERATIONS_MAX 256U
 #define RUNS_TOLD_MAX  65536U /* of one result */

@@ -7,7 +7,6 @@
  *   records_system.c  the same, of file systems as a whole
  *   table.c     inodes in memory
  *   systems.c   file systems as a whole: loaded, made, deleted, freed
- *   work.c      what they do by themselves, and in which order
  *   endings.c   inodes of which nothing is left
  *   runs.c      which parts of the pool a file has
  *   pool.c      what of the pool is free
@@ -16,7 +15,6 @@
  *   lost_list.c   which files that is of
  *   lost_count.c  how many files would lose something
  *   shrink.c    giving whole extents of it back
- *   surplus.c   doing so by itself
  *   names.c     directories: make, remove, rename, link
  *   walk.c      finding and listing names
  *   attributes.c  permissions, times, extended attributes
@@ -31,6 +29,8 @@
  *   calls.c     the three calls
  *   asks.c      what one of them asks for
  *   waits.c     which of them wait, and for what
+ *
+ * dispatch/files_work.c has them do what nobody asks for.
  *
  * Unlike the core's tables, inodes are not all in memory: they are read from the store when they are
  * wanted, and kept as long as somebody has them open, or until there are too many.
@@ -76,11 +76,6 @@ core_wait files_wait_to_release;
 
 /* Reads what there is of file systems. Errors as store_load(). */
 int files_start(struct core *core);
-/* In a batch of the core's own: deletes records of deleted file systems, bit by bit. */
-void files_work(struct core *core);
-/* Between batches: tells servers what to zero; drops inodes that nobody uses. */
-void files_drive(struct core *core);
-uint64_t files_next(const struct core *core);
 void files_close(struct core *core);
 
 #endif

@@ -5,11 +5,9 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "manager/calls/rights.h"
 #include "manager/files/pool.h"
 #include "manager/files/table.h"
-#include "manager/principals.h"
-#include "manager/rights.h"
-#include "manager/volumes.h"
 
 bool limits_allow_inode(const struct fs *fs)
 {

@@ -16,7 +16,6 @@
 #include "manager/files/pool.h"
 #include "manager/files/records.h"
 #include "manager/files/table.h"
-#include "manager/volumes.h"
 
 static const struct layout *layout_of(const struct fs *fs)
 {

@@ -109,11 +109,4 @@ int lost_list(struct fs *fs, const Afar__FileSystemLost *ask, Afar__FileResult *
 /* Returns how many bytes of extents that the pool has not grown into can be released anyway. */
 uint64_t pool_unused_bytes(const struct namespace *ns);
 
-/* ---- surplus.c */
-
-/* Watches what is free, between batches; gives back, in one, what nobody has needed for long. */
-void shrink_drive(struct fs *fs);
-int shrink_work(struct fs *fs);
-uint64_t shrink_next(const struct fs *fs);
-
 #endif

@@ -10,11 +10,11 @@
  */
 #include <errno.h>
 
-#include "manager/callers.h"
+#include "manager/calls/callers.h"
+#include "manager/calls/live.h"
+#include "manager/calls/outgoing.h"
 #include "manager/files/holds.h"
 #include "manager/files/table.h"
-#include "manager/live.h"
-#include "manager/outgoing.h"
 
 static outgoing_answered answered;
 

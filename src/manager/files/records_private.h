@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "manager/files/records.h"
-#include "manager/store.h"
+#include "manager/tables/store.h"
 
 /* The letters of the keys; those of store_private.h are other ones. */
 enum record_kind {

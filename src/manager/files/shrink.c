@@ -11,7 +11,6 @@
 
 #include "manager/files/pool.h"
 #include "manager/files/table.h"
-#include "manager/volumes.h"
 
 /* ---- Which chunks have something */
 

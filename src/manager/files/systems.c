@@ -5,13 +5,12 @@
 
 #include <afar/afar.h>
 
+#include "manager/calls/live.h"
+#include "manager/jobs/quota.h"
 #include "manager/files/holds.h"
 #include "manager/files/pool.h"
 #include "manager/files/records.h"
 #include "manager/files/table.h"
-#include "manager/live.h"
-#include "manager/quota.h"
-#include "manager/volumes.h"
 
 #define ROOT_INO       1U
 #define ROOT_MODE      0755U

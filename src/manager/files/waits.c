@@ -5,7 +5,6 @@
 #include "manager/files/holds.h"
 #include "manager/files/pool.h"
 #include "manager/files/table.h"
-#include "manager/namespaces.h"
 
 static uint64_t bytes_wanted(const Afar__FilesChange *ask)
 {

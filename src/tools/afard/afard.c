@@ -29,7 +29,7 @@
 #include "base/uri.h"
 #include "config.h"
 #include "manager/manager.h"
-#include "manager/principals.h"
+#include "manager/members/principals.h"
 #include "rpc/rpc.h"
 #include "server/server.h"
 

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "manager/metastore/metastore.h"
-#include "manager/record_names.h"
+#include "manager/tables/record_names.h"
 
 static void print_found(void *argument, struct meta_bytes key, const char *sentence)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The servers of the manager's tests; see manager_servers.h. Everything here asserts by cmocka. */
 #include "lib/manager/manager_servers.h"
-#include "manager/devices.h"
-#include "manager/joins.h"
+#include "manager/cluster/devices.h"
+#include "manager/cluster/joins.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 #include "base/checksum.h"
 #include "lib/base/bytes.h"
 #include "lib/manager/manager_requests.h"
-#include "manager/placement.h"
+#include "manager/tables/placement.h"
 
 static Afar__Reply *status_reply(int status)
 {

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "manager/keyring.h"
-#include "manager/principals.h"
+#include "manager/calls/keyring.h"
+#include "manager/members/principals.h"
 #include "unit/group.h"
 
 static const struct key operators[] = {{.identity = "admin", .secret = {1}},

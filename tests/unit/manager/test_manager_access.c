@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "manager/placement.h"
+#include "manager/tables/placement.h"
 #include "unit/group.h"
 
 #define GIB ((uint64_t)1 << 30)

@@ -7,9 +7,9 @@
 #include <afar/afar.h>
 
 #include "lib/manager/manager_test.h"
-#include "manager/callers.h"
-#include "manager/namespaces.h"
-#include "manager/rights.h"
+#include "manager/calls/callers.h"
+#include "manager/regions/namespaces.h"
+#include "manager/calls/rights.h"
 #include "unit/group.h"
 
 /* ---- Failing commits */

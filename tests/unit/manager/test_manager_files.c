@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "lib/manager/manager_beside.h"
-#include "manager/volumes.h"
+#include "manager/regions/volumes.h"
 #include "rpc/capability.h"
 #include "unit/group.h"
 

@@ -4,7 +4,7 @@
  * again, and the rest goes on, also after a restart of the manager.
  */
 #include "lib/manager/manager_files.h"
-#include "manager/namespaces.h"
+#include "manager/regions/namespaces.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "manager/volumes.h"
+#include "manager/regions/volumes.h"
 #include "unit/group.h"
 
 #define UNITS (POOL_BYTES / FILE_UNIT)

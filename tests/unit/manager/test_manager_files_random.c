@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "manager/volumes.h"
+#include "manager/regions/volumes.h"
 #include "unit/group.h"
 
 #define NR_INODES  48U

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "manager/volumes.h"
+#include "manager/regions/volumes.h"
 #include "unit/group.h"
 
 #define POOL_UNITS (POOL_BYTES / FILE_UNIT)

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include "manager/writer.h"
+#include "manager/dispatch/writer.h"
 #include "unit/group.h"
 
 /* ---- Records say what is read of a batch, whoever keeps them in memory besides */

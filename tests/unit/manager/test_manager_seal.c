@@ -2,12 +2,12 @@
 /* Sealing as the manager does it: where regions go, who may, who waits, and that whatever ends in the middle leaves
  * the region as it was, or sealed, and no memory behind. */
 #include "lib/manager/manager_test.h"
-#include "manager/live.h"
+#include "manager/calls/live.h"
 
 #include <string.h>
 
 #include "base/checksum.h"
-#include "manager/placement.h"
+#include "manager/tables/placement.h"
 #include "unit/group.h"
 
 /* What each test begins with: two servers, a namespace of the client's, a region striped over both. */

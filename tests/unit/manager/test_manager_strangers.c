@@ -10,7 +10,7 @@
 #include <afar/afar.h>
 
 #include "lib/manager/manager_files.h"
-#include "manager/namespaces.h"
+#include "manager/regions/namespaces.h"
 #include "unit/group.h"
 
 #define ANSWER_MAX 512

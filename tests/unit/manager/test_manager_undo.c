@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "manager/undo.h"
+#include "manager/tables/undo.h"
 #include "unit/group.h"
 
 #define NR_KEYS	    12U

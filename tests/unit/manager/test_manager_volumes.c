@@ -2,8 +2,8 @@
 /* Volumes as the manager keeps them: who may open one beside whom, taking over, sizes, and what
  * nobody may do with the region of a volume. */
 #include "lib/manager/manager_test.h"
-#include "manager/namespaces.h"
-#include "manager/regions.h"
+#include "manager/regions/namespaces.h"
+#include "manager/regions/regions.h"
 
 #include <endian.h>
 #include <stdio.h>
@@ -11,8 +11,8 @@
 
 #include <afar/afar.h>
 
-#include "manager/placement.h"
-#include "manager/volumes.h"
+#include "manager/tables/placement.h"
+#include "manager/regions/volumes.h"
 #include "rpc/capability.h"
 #include "unit/group.h"
 

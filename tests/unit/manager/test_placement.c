@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "manager/placement.h"
+#include "manager/tables/placement.h"
 #include "unit/group.h"
 
 #define UNIT PLACEMENT_EXTENT_UNIT
