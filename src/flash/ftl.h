@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The interface of the translation layer: a 64-bit space of 4 KiB blocks that survives its process,
- * on a device that wants to be written front to back. Callers read and write blocks by bytes, trim
- * them, clone them by remapping, and sync. Below, the layer appends blocks to segments, a map says
- * where each block is, and a cleaner makes room.
+ * The interface of the translation layer. It makes a 64-bit space of 4 KiB blocks, which survives
+ * its process, from a device that wants to be written front to back. Callers read and write blocks
+ * by bytes, trim them, clone them by remapping, and sync. Below, the layer appends blocks to
+ * segments, a map says where each block is, and a cleaner makes room.
  *
  * Everything is asynchronous. A request is a struct that the caller embeds, fills and submits by
  * its function. The caller then leaves it and the memory that it names alone, until the layer calls
@@ -42,7 +42,7 @@
 #include <sys/uio.h>
 #include <urcu/list.h>
 
-#include "flash/device.h"
+#include "flash/device/device.h"
 
 #define FTL_BLOCK 4096U
 
@@ -84,8 +84,8 @@ struct ftl_options {
 
 /*
  * Makes an empty layer on `device`. Blocks. -EEXIST: the device holds something, which the line
- * names (unless is_forced); -ENOSPC: it is too small; -EINVAL: its sector is neither 512 nor 4096;
- * the device's own errors.
+ * names (unless is_forced). -ENOSPC: it is too small. -EINVAL: its sector is neither 512 nor 4096.
+ * Or the device's own errors.
  */
 int ftl_create(struct flash_device *device, const struct ftl_options *options);
 
@@ -94,7 +94,7 @@ int ftl_create(struct flash_device *device, const struct ftl_options *options);
 #define FTL_READ_ONLY 1U
 
 /*
- * For a repair. If an older checkpoint has to serve, and pages of its map are gone, the layer is opened all the same: each block of such
+ * For a repair. If an older checkpoint has to serve, and pages of its map are gone, the layer is opened all the same. Each block of such
  * a page is -EBADMSG, but for those that the journal tells of.
  */
 #define FTL_LOSSY 2U
@@ -107,9 +107,9 @@ int ftl_create(struct flash_device *device, const struct ftl_options *options);
 /*
  * Opens the layer of `device`, which stays the caller's and must outlive the layer. Blocks: it
  * recovers what a crash left, and takes longer the more is in the journal. -EINVAL: there is no
- * layer, or the device was cut short; -EPROTONOSUPPORT: the layer is of a newer version; -EBADMSG:
- * it is damaged beyond what recovery may repair; -ENOMEM; the device's own errors.
- * error_last_line() has the details.
+ * layer, or the device was cut short. -EPROTONOSUPPORT: the layer is of a newer version. -EBADMSG:
+ * it is damaged beyond what recovery may repair. Or -ENOMEM, or the device's own errors.
+ * The details are in error_last_line().
  */
 int ftl_open(struct flash_device *device, unsigned flags, struct ftl **out);
 
@@ -145,8 +145,8 @@ bool ftl_has_moved(const struct ftl *ftl);
  * after a poll that ended nothing and in which nothing has moved. */
 int ftl_fd(struct ftl *ftl);
 
-/* Returns why nothing can be changed any more, negative, while reads go on; 0: it can. What the first
- * failure was does not change. */
+/* Returns why nothing can be changed any more, negative, while reads go on; 0: it can. Later failures
+ * do not change the answer. */
 int ftl_failure(const struct ftl *ftl);
 
 /* ---- what the layer keeps in requests ---- */
@@ -249,7 +249,7 @@ struct ftl_put {
 	struct ftl_order order;
 	size_t started; /* bytes */
 	unsigned nr_in_flight;
-	/* Of those in flight: their records are in the journal before their data is written. */
+	/* In flight too; their records are in the journal before their data is written. */
 	unsigned nr_ahead;
 	unsigned iov_index;
 	size_t iov_offset;
@@ -290,8 +290,8 @@ void ftl_sync(struct ftl *ftl, struct ftl_sync *sync);
  * their bytes.
  *
  * A change of a record is atomic, and takes effect in order with the trims and clones around it. It
- * goes alone (with a trim of no blocks), or with the last step of a trim or clone; after a crash it
- * then says that all of that trim or clone is done.
+ * goes alone (with a trim of no blocks), or with the last step of a trim or clone. In that case a
+ * record found after a crash says that all of that trim or clone is done.
  *
  * To shrink a range, write a record of the intent; then trim, with a change to the record without
  * the intent. If you find an intent after opening, repeat the trim.

@@ -14,9 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "manager/principals.h"
-#include "manager/regions.h"
-#include "manager/servers.h"
+#include "manager/access.h"
+#include "manager/live.h"
+#include "manager/references.h"
+#include "manager/rights.h"
 
 #define LIFETIME_S 60U
 

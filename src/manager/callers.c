@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who may ask the manager for what; see callers.h. requests.c asks here, of each request. */
+/* Who asks the manager, and may ask for what; see callers.h. requests.c asks here, of each request. */
 #include "manager/callers.h"
+#include "manager/live.h"
 
 #include <errno.h>
 #include <stdio.h>
 
+#include "manager/devices.h"
+#include "manager/namespaces.h"
+#include "manager/orphans.h"
 #include "manager/principals.h"
+#include "manager/removals.h"
 
 #define ASKED_MAX 160
 
@@ -110,5 +115,36 @@ int caller_check(const struct core *core, enum audience audience, const struct e
 				  "the manager's key file",
 				  asked, principal);
 	}
+	return 0;
+}
+
+enum principal_kind core_principal_kind(const struct core *core, const char *name)
+{
+	enum principal_kind kind = keyring_file_kind(core->keyring, name);
+	const struct principal *principal;
+
+	if (kind != PRINCIPAL_UNKNOWN)
+		return kind;
+	principal = state_principal_named(core->state, name);
+	if (!principal)
+		return PRINCIPAL_UNKNOWN;
+	return principal->is_server ? PRINCIPAL_SERVER : PRINCIPAL_CLIENT;
+}
+
+bool is_operator(const struct core *core, const struct session *caller)
+{
+	return core_principal_kind(core, caller->principal) == PRINCIPAL_OPERATOR;
+}
+
+int core_session(struct core *core, const struct event *event, struct session **out)
+{
+	struct session *session = state_session(core->state, event->session);
+
+	if (!session || session->is_ending || !session->live || session->live->peer != event->peer)
+		return error_fail(-AFAR_ESESSION,
+				  "call the manager: session %llx has ended or belongs to another "
+				  "connection; open a new one",
+				  (unsigned long long)event->session);
+	*out = session;
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who may ask the manager for what, by the kind of key that a connection was made with (callers.c). */
+/* Who asks the manager, and may ask for what, by the kind of key that the connection was made with (callers.c). */
 #ifndef MANAGER_CALLERS_H
 #define MANAGER_CALLERS_H
 
@@ -10,5 +10,11 @@ enum audience { FOR_ANYBODY, FOR_SERVER, FOR_CLIENT, FOR_OPERATOR };
 /* Checks what the caller is now, as its key may have been revoked since the connection was made. -AFAR_EAUTH,
  * -EACCES, with a sentence in the words of the command that asks. */
 int caller_check(const struct core *core, enum audience audience, const struct event *event);
+/* Finds the session of a request: it exists, and came on its own connection. -AFAR_ESESSION. */
+int core_session(struct core *core, const struct event *event, struct session **out);
+/* Tells what a principal is now. That may have changed since its handshake. */
+enum principal_kind core_principal_kind(const struct core *core, const char *name);
+/* True: the caller may know of all sessions. False: only of its principal's. */
+bool is_operator(const struct core *core, const struct session *caller);
 
 #endif

@@ -4,94 +4,26 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "manager/files/files.h"
-#include "manager/job.h"
+#include "manager/jobs.h"
+#include "manager/live.h"
+#include "manager/outgoing.h"
 #include "manager/principals.h"
 #include "manager/requests.h"
+#include "manager/servers.h"
 #include "manager/sessions.h"
 #include "manager/terms.h"
 #include "manager/trims.h"
-#include "rpc/rpc.h"
 
 #define SENTENCE_MAX 512
 
 /* ---- Events */
 
-uint64_t core_now(const struct core *core)
-{
-	return core->environment.now(core->environment.context);
-}
-
 static uint64_t sooner(uint64_t one, uint64_t other)
 {
 	return one < other ? one : other;
-}
-
-struct event *event_new(enum event_kind kind, void *peer)
-{
-	struct event *event = calloc(1, sizeof(*event));
-
-	if (!event)
-		return NULL;
-	CDS_INIT_LIST_HEAD(&event->node);
-	event->kind = kind;
-	event->peer = peer;
-	event->deadline = CORE_NEVER;
-	if (kind != EVENT_REQUEST)
-		return event;
-	event->reply = MESSAGE_NEW(afar__reply, Afar__Reply);
-	if (!event->reply) {
-		free(event);
-		return NULL;
-	}
-	return event;
-}
-
-void event_free(struct event *event)
-{
-	if (event->request)
-		afar__request__free_unpacked(event->request, request_freer(event->request));
-	if (event->reply)
-		afar__reply__free_unpacked(event->reply, reply_freer(event->reply));
-	if (event->answer)
-		afar__reply__free_unpacked(event->answer, reply_freer(event->answer));
-	free(event);
-}
-
-int event_reset(struct event *event)
-{
-	Afar__Reply *reply = MESSAGE_NEW(afar__reply, Afar__Reply);
-
-	if (!reply)
-		return error_code(-ENOMEM);
-	afar__reply__free_unpacked(event->reply, reply_freer(event->reply));
-	event->reply = reply;
-	return 0;
-}
-
-void event_fail(struct event *event, int status)
-{
-	Afar__Reply *reply = MESSAGE_NEW(afar__reply, Afar__Reply);
-
-	if (!reply) {
-		/* Better a result beside the error than no answer: who looks at the status
-		 * first. */
-		event->reply->status = -ENOMEM;
-		return;
-	}
-	reply->status = status;
-	reply->message = strdup(error_last_line());
-	afar__reply__free_unpacked(event->reply, reply_freer(event->reply));
-	event->reply = reply;
-}
-
-void event_answer(struct core *core, struct event *event)
-{
-	core->environment.answer(core->environment.context, event->call, event->reply);
-	event_free(event);
 }
 
 static void handle(struct core *core, struct event *event)

@@ -17,9 +17,15 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/text.h"
+#include "manager/devices.h"
 #include "manager/flash.h"
 #include "manager/job.h"
+#include "manager/job_parts.h"
+#include "manager/live.h"
 #include "manager/regions.h"
+#include "manager/servers.h"
+#include "manager/store_joins.h"
 
 #define OPEN_MS \
 	60000U /* that opening may take: another may still have the device, or it recovers */
@@ -153,7 +159,7 @@ static int part_failed_with(const struct core *core, const struct job *job,
 	char text[SERVER_TEXT_MAX];
 
 	server_describe(core, part->server, text);
-	if (part->said && is_printable(part->said, SENTENCE_MAX))
+	if (part->said && text_is_printable(part->said, SENTENCE_MAX))
 		return error_fail(status, "%s at %s: %s", job->title, text, part->said);
 	return error_fail(
 		-AFAR_ESERVER,
@@ -252,7 +258,7 @@ int store_add(struct core *core, struct session *session, struct event *event)
 		return error_fail(-ENOENT,
 				  "add a store at server %llu: there is none; see 'afar status'",
 				  (unsigned long long)ask->server);
-	if (!is_printable(ask->path, PATH_MAX_BYTES) || ask->path[0] != '/')
+	if (!text_is_printable(ask->path, PATH_MAX_BYTES) || ask->path[0] != '/')
 		return error_fail(-EINVAL,
 				  "add a store at server %llu '%s': the path must begin with '/', "
 				  "and have no control characters and at most %u bytes",

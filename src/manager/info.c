@@ -4,21 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manager/access.h"
+#include "manager/callers.h"
 #include "manager/files/files.h"
 #include "manager/flash.h"
 #include "manager/info.h"
+#include "manager/live.h"
 #include "manager/principals.h"
 #include "manager/quota.h"
-#include "manager/regions.h"
+#include "manager/references.h"
+#include "manager/rights.h"
 #include "manager/servers.h"
-#include "manager/sessions.h"
 #include "manager/terms.h"
+#include "manager/versions.h"
 #include "manager/volumes.h"
-
-bool is_operator(const struct core *core, const struct session *caller)
-{
-	return core_principal_kind(core, caller->principal) == PRINCIPAL_OPERATOR;
-}
 
 /* Sets `*is_complete` to false when there was no memory. */
 static char *copy_text(const char *text, bool *is_complete)
@@ -359,6 +358,21 @@ static uint64_t lease_left_ms(const struct core *core, const struct live_session
 	return live->lease_deadline > now ? (live->lease_deadline - now) / 1000000U : 0;
 }
 
+/* NULL: no memory. */
+static Afar__SessionUse *copy_use(const Afar__SessionUse *use)
+{
+	size_t length = afar__session_use__get_packed_size(use);
+	uint8_t *bytes = malloc(length + 1);
+	Afar__SessionUse *copy;
+
+	if (!bytes)
+		return NULL;
+	afar__session_use__pack(use, bytes);
+	copy = afar__session_use__unpack(NULL, length, bytes);
+	free(bytes);
+	return copy;
+}
+
 static Afar__SessionStatus *info_session(const struct core *core, const struct session *session)
 {
 	Afar__SessionStatus *info = MESSAGE_NEW(afar__session_status, Afar__SessionStatus);
@@ -376,7 +390,7 @@ static Afar__SessionStatus *info_session(const struct core *core, const struct s
 	if (live && !live->peer)
 		info->lease_left_ms = lease_left_ms(core, live);
 	if (live && live->use) {
-		info->use = use_copy(live->use);
+		info->use = copy_use(live->use);
 		info->use_age_ms = age_ms(core, live->used_at);
 		is_complete = is_complete && info->use;
 	}

@@ -12,7 +12,5 @@ Afar__NamespaceInfo *info_namespace(const struct core *core, const struct sessio
 Afar__RegionInfo *info_region(const struct core *core, const struct session *session,
 			      const struct region *region, bool with_layout);
 Afar__ClusterStatus *info_cluster(const struct core *core, const struct session *session);
-/* True: the caller may know of all sessions. False: only of its principal's. */
-bool is_operator(const struct core *core, const struct session *caller);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs: requests that take several steps, because servers have to be asked. job.c has what all
- * kinds share: the list of jobs, the servers' answers and the memory they grant, clients that wait
- * and hear in time which server it is, sessions that end, commits that fail. A kind is a table of
- * functions, and one struct that begins with a struct job (reserve.c, seal.c).
+ * Jobs: requests that take several steps, because servers have to be asked. All kinds share job.c
+ * (the list of jobs), job_parts.c (the servers' answers, and the memory they grant) and jobs.c (the
+ * steps, clients that wait and hear in time which server it is, sessions that end, commits that
+ * fail). A kind is a table of functions, and one struct that begins with a struct job (reserve.c,
+ * seal.c).
  *
  * A job takes two steps in turn. `ask` runs between two batches: it looks at the tables, and asks
  * servers. When all of them have answered, `settle` runs in a batch: it changes the tables, in that
@@ -23,7 +24,7 @@
 #ifndef MANAGER_JOB_H
 #define MANAGER_JOB_H
 
-#include "manager/servers.h"
+#include "manager/core_private.h"
 
 enum job_state { JOB_ASK, JOB_ASKED, JOB_SETTLE, JOB_COMMITTING, JOB_DONE, JOB_FAILED, JOB_ENDED };
 
@@ -115,55 +116,15 @@ static inline bool job_is_over(const struct job *job)
 	return job->state == JOB_FAILED || job->state == JOB_ENDED;
 }
 
-/* Asks the server of a pool that is up for memory of the job's namespace. -ENOMEM. */
-int job_ask_memory(struct core *core, struct job *job, struct pool *pool, uint64_t bytes,
-		   enum extent_class class);
-/* Asks a server for something else, which may take it `copying_ms`; if the job ends before the
- * answer comes, the server loses its connection. Takes `request` over, which may be NULL: -ENOMEM.
- * -AFAR_ESERVER: it is not connected. */
-int job_ask(struct core *core, struct job *job, uint64_t server, Afar__Request *request,
-	    uint64_t copying_ms);
-/* Bytes of memory that were granted in this round, and that were asked for. */
-uint64_t job_granted(const struct job *job);
-uint64_t job_asked(const struct job *job);
-/* The server of a pool failed in this round when it was asked for memory of that. */
-bool job_has_failed_on(const struct job *job, const struct pool *pool);
-/* For `settle`: puts what was granted into the tables and the store, and the outcome for all
- * clients that wait. -ENOMEM, -AFAR_ESERVER. */
-int job_record_memory(struct core *core, struct job *job, struct namespace *ns);
 int job_record_outcomes(struct core *core, const struct job *job);
 
 /* -ETIMEDOUT with a sentence that tells which server the job waits for, how long, and how far it has come. */
 int job_fail_slow(const struct core *core, const struct job *job);
 
-/* ---- For the core and its other rooms */
-
 /* Attaches a request that comes again to its running job. */
 bool jobs_attach(struct core *core, struct event *event);
-/* A server has lost its connection: what it granted there is void. */
-void jobs_server_down(struct core *core, const struct live_server *live);
 /* The namespace's memory goes: jobs that took of it give it back, and fail with the commit.
  * -ENOMEM. */
 int jobs_drop(struct core *core, uint64_t ns);
-/* Before a batch's commit, and behind it. */
-void jobs_settle(struct core *core);
-void jobs_committed(struct core *core, int status);
-/* Between batches: asks servers, ends jobs. */
-void jobs_drive(struct core *core);
-/* Tells clients whose time is up which server their job waits for. The job goes on. */
-void jobs_tell(struct core *core);
-/* When that is due next, or a job is to be tried again. */
-uint64_t jobs_next(const struct core *core);
-void jobs_close(struct core *core);
-
-/* ---- The kinds: reserve.c, seal.c */
-
-core_operation namespace_reserve, reserve_cancel, region_seal;
-/* A request that looks at a region waits for its sealing, but not longer than it has time. */
-core_wait seal_wait;
-/* True: the region may still become a sealed one. */
-bool seal_is_running(const struct core *core, uint64_t generation);
-/* -ETIMEDOUT, with a sentence that tells which server the sealing waits for. */
-int seal_fail_slow(const struct core *core, uint64_t generation);
 
 #endif

@@ -7,7 +7,11 @@
 #include <afar/afar.h>
 
 #include "base/log.h"
+#include "manager/job.h"
+#include "manager/job_parts.h"
 #include "manager/job_private.h"
+#include "manager/live.h"
+#include "manager/outgoing.h"
 #include "manager/placement.h"
 
 static outgoing_answered answered;

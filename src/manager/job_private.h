@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The part of job_parts.c that only job.c needs. */
+/* The part of job_parts.c that only job.c and jobs.c need. */
 #ifndef MANAGER_JOB_PRIVATE_H
 #define MANAGER_JOB_PRIVATE_H
 

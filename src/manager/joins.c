@@ -14,10 +14,14 @@
 #include <afar/afar.h>
 
 #include "base/log.h"
-#include "manager/flash.h"
+#include "base/text.h"
+#include "manager/joins.h"
+#include "manager/live.h"
+#include "manager/outgoing.h"
 #include "manager/placement.h"
-#include "manager/regions.h"
+#include "manager/removals.h"
 #include "manager/servers.h"
+#include "manager/store_joins.h"
 #include "manager/terms.h"
 
 #define NAME_MAX_BYTES	  255U
@@ -29,8 +33,8 @@
 
 bool is_lane_sound(const Afar__Lane *lane)
 {
-	return is_printable(lane->transport, TRANSPORT_MAX) &&
-	       is_printable(lane->address, ADDRESS_MAX_BYTES);
+	return text_is_printable(lane->transport, TRANSPORT_MAX) &&
+	       text_is_printable(lane->address, ADDRESS_MAX_BYTES);
 }
 
 static int check_lanes(const Afar__Server *self)
@@ -47,8 +51,8 @@ static int check_join(const Afar__ServerJoin *ask)
 {
 	const Afar__Server *self = ask->self;
 
-	if (!self || self->incarnation == 0 || !is_printable(self->name, NAME_MAX_BYTES) ||
-	    !is_printable(self->control_address, ADDRESS_MAX_BYTES) || check_lanes(self) < 0)
+	if (!self || self->incarnation == 0 || !text_is_printable(self->name, NAME_MAX_BYTES) ||
+	    !text_is_printable(self->control_address, ADDRESS_MAX_BYTES) || check_lanes(self) < 0)
 		return error_fail(-EINVAL,
 				  "join the cluster: the server's name, incarnation, addresses or "
 				  "lanes are missing or malformed; use a server of this version");

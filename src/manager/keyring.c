@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The keyring: the files' keys in an array, all in one tree under a lock. */
 #include "manager/keyring.h"
+#include "manager/principals.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>

@@ -16,6 +16,8 @@
 #include "manager/keyring.h"
 #include "manager/manager.h"
 #include "manager/metastore/metastore.h"
+#include "manager/outgoing.h"
+#include "manager/principals.h"
 #include "manager/writer.h"
 
 #define LEASE_MS_DEFAULT    10000U

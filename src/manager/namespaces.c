@@ -10,13 +10,14 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "manager/callers.h"
 #include "manager/files/files.h"
 #include "manager/info.h"
-#include "manager/job.h"
-#include "manager/placement.h"
+#include "manager/namespaces.h"
 #include "manager/principals.h"
+#include "manager/references.h"
 #include "manager/regions.h"
-#include "manager/requests.h"
+#include "manager/rights.h"
 #include "manager/trims.h"
 #include "manager/volumes.h"
 
@@ -34,18 +35,6 @@ static bool is_namespace_name(const char *name)
 	       length;
 }
 
-bool is_printable(const char *text, size_t length_max)
-{
-	size_t length = strlen(text);
-
-	if (length == 0 || length > length_max)
-		return false;
-	for (size_t i = 0; i < length; i++)
-		if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
-			return false;
-	return true;
-}
-
 /* A name, and what the caller takes it for. */
 struct named {
 	const char *name;
@@ -61,33 +50,6 @@ static int check_name(const char *asked, const char *kind, const char *name)
 		"%s %s '%s': that is no name for one; use 1 to %d of A-Z a-z 0-9 . _ -, not "
 		"beginning with . or -",
 		asked, kind, name, AFAR_NAME_MAX);
-}
-
-int core_namespace(const struct core *core, const struct session *session, const char *asked,
-		   uint64_t number, uint32_t rights, struct namespace **out)
-{
-	struct namespace *ns = state_namespace(core->state, number);
-
-	if (!ns || ns->is_deleted || !rights_see(core, session, ns))
-		return error_fail(-ENOENT,
-				  "%s: there is no namespace with number %llu; it may have been "
-				  "deleted: open it by name",
-				  asked, (unsigned long long)number);
-	*out = ns;
-	return rights_check(core, session, ns, rights, asked);
-}
-
-int namespace_check_records(const struct namespace *ns, const char *asked)
-{
-	if (!ns->is_suspect)
-		return 0;
-	return error_fail(
-		-EBADMSG,
-		"%s: the manager's records of %s '%s' are an older copy's, and lead to bytes that "
-		"may "
-		"be others' by now; an operator decides ('afar ns accept-older'), or remove it and "
-		"make it anew",
-		asked, namespace_noun(ns), ns->name);
 }
 
 /* One that the caller may not see is missing to it. */
@@ -204,7 +166,11 @@ int namespace_open(struct core *core, struct session *session, struct event *eve
 
 	if (ret < 0)
 		return ret;
-	return core_reply(core, session, OUTCOME_NAMESPACE, ns->number, event->reply);
+	event->reply->namespace_info = info_namespace(core, session, ns);
+	if (!event->reply->namespace_info)
+		return error_code(-ENOMEM);
+	event->reply->result_case = AFAR__REPLY__RESULT_NAMESPACE_INFO;
+	return 0;
 }
 
 /* ---- Deleting */
@@ -236,15 +202,6 @@ static int fail_open(const struct core *core, const struct namespace *ns,
 			  (unsigned long long)reference->region->address, holder);
 }
 
-static int release_extent(struct core *core, struct extent *extent)
-{
-	int ret = state_release_extent(core->state, extent);
-
-	if (ret == 0)
-		store_put_extent(core->store, extent);
-	return ret;
-}
-
 /* No number that somebody keeps of before, as a file handle or a volume's mark, finds something else that got the same number since. */
 static int set_identity(struct core *core, struct namespace *ns)
 {
@@ -268,7 +225,7 @@ static int release_unused(struct core *core, struct namespace *ns)
 			continue;
 		ret = state_leave_trims(core->state, extent);
 		if (ret == 0)
-			ret = release_extent(core, extent);
+			ret = namespace_release_extent(core, extent);
 	}
 	return ret == 0 ? trims_settle(core) : ret;
 }
@@ -301,23 +258,6 @@ int namespace_accept(struct core *core, struct session *session, struct event *e
 	return ret == 0 && ns->is_volume ? release_unused(core, ns) : ret;
 }
 
-int namespace_finish(struct core *core, struct namespace *ns)
-{
-	struct extent *extent, *next;
-	int ret;
-
-	if (!ns->is_deleted || !cds_list_empty(&ns->regions) || !cds_list_empty(&ns->freed))
-		return 0;
-	ret = jobs_drop(core, ns->number);
-	cds_list_for_each_entry_safe (extent, next, &ns->extents, namespace_node)
-		if (ret == 0)
-			ret = release_extent(core, extent);
-	if (ret < 0)
-		return ret;
-	store_delete_namespace(core->store, ns);
-	return state_remove_namespace(core->state, ns);
-}
-
 /* Regions that an ending session still pins stay until it is fenced. Those that wait for trims wait
  * no longer: whole extents are released. */
 static int free_regions(struct core *core, struct namespace *ns)
@@ -332,9 +272,7 @@ static int free_regions(struct core *core, struct namespace *ns)
 		return ret;
 	cds_list_for_each_entry_safe (region, next, &ns->regions, node) {
 		if (!cds_list_empty(&region->references)) {
-			ret = state_free_region(core->state, region);
-			if (ret == 0)
-				store_put_region(core->store, region);
+			ret = region_end(core, region);
 		} else {
 			store_delete_region(core->store, region);
 			ret = state_remove_region(core->state, region);
@@ -476,7 +414,7 @@ int namespace_give_back(struct core *core, struct namespace *ns, uint64_t bytes,
 		left -= unused[i]->length;
 		ret = state_leave_trims(core->state, unused[i]);
 		if (ret == 0)
-			ret = release_extent(core, unused[i]);
+			ret = namespace_release_extent(core, unused[i]);
 	}
 	free(unused);
 	if (ret == 0 && left != bytes)

@@ -15,6 +15,10 @@
 #include "base/log.h"
 #include "manager/flash.h"
 #include "manager/job.h"
+#include "manager/job_parts.h"
+#include "manager/live.h"
+#include "manager/orphans.h"
+#include "manager/outgoing.h"
 
 #define ROUND_MAX  4096U  /* orphans that one call releases */
 #define REMOVAL_MS 30000U /* that a call may take for the removing alone */

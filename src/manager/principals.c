@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "manager/info.h"
+#include "manager/callers.h"
+#include "manager/live.h"
 #include "manager/principals.h"
-#include "manager/servers.h"
 #include "manager/sessions.h"
 
 #define PRINCIPALS_MAX ((size_t)1 << 16)
@@ -25,19 +25,6 @@ struct key_change {
 	char name[KEY_PRINCIPAL_MAX + 1];
 	bool is_added; /* else revoked */
 };
-
-enum principal_kind core_principal_kind(const struct core *core, const char *name)
-{
-	enum principal_kind kind = keyring_file_kind(core->keyring, name);
-	const struct principal *principal;
-
-	if (kind != PRINCIPAL_UNKNOWN)
-		return kind;
-	principal = state_principal_named(core->state, name);
-	if (!principal)
-		return PRINCIPAL_UNKNOWN;
-	return principal->is_server ? PRINCIPAL_SERVER : PRINCIPAL_CLIENT;
-}
 
 static void change_free(struct key_change *change)
 {

@@ -5,6 +5,9 @@
  * a claim, which those behind it heed.
  */
 #include "manager/quota.h"
+#include "manager/callers.h"
+#include "manager/job.h"
+#include "manager/rights.h"
 
 #include <errno.h>
 #include <stdio.h>

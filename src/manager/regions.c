@@ -7,13 +7,16 @@
 
 #include <afar/volume.h>
 
-#include "manager/files/files.h"
+#include "base/text.h"
+#include "manager/access.h"
 #include "manager/info.h"
-#include "manager/job.h"
 #include "manager/placement.h"
-#include "manager/principals.h"
+#include "manager/references.h"
+#include "manager/region_places.h"
 #include "manager/regions.h"
-#include "manager/trims.h"
+#include "manager/rights.h"
+#include "manager/seal.h"
+#include "manager/versions.h"
 #include "manager/volumes.h"
 
 /* ---- Words */
@@ -34,167 +37,6 @@ static const char *say(char out[WHAT_MAX], const char *asked, const char *name, 
 }
 
 /* ---- Allocating */
-
-/* False for sealed extents: only sealed regions go there. */
-static bool is_to_write(const struct extent *extent)
-{
-	return extent->class == namespace_class(extent->ns);
-}
-
-static size_t add_sources(const struct namespace *ns, const struct pool *pool,
-			  struct placement_source *sources)
-{
-	struct extent *extent;
-	size_t nr = 0;
-
-	if (!pool_is_writable(pool))
-		return 0;
-	cds_list_for_each_entry (extent, &pool->extents, pool_node)
-		if (extent->ns == ns && is_to_write(extent) && extent->space.free_bytes != 0)
-			sources[nr++] = (struct placement_source){.home = extent_home(extent),
-								  .number = extent->number,
-								  .space = &extent->space};
-	return nr;
-}
-
-/* The extents in pools that take writes, by pool; `*down_bytes`: what is free in the others. */
-static int find_sources(const struct core *core, const struct namespace *ns,
-			struct placement_source **out, size_t *nr_out, uint64_t *down_bytes)
-{
-	struct placement_source *sources;
-	struct flash_store *store;
-	struct server *server;
-	struct extent *extent;
-	size_t nr = 0, max = 1;
-
-	*down_bytes = 0;
-	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
-		max++;
-	sources = calloc(max, sizeof(*sources));
-	if (!sources)
-		return error_code(-ENOMEM);
-	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
-		if (is_to_write(extent) && !pool_is_writable(extent->pool))
-			*down_bytes += extent->space.free_bytes;
-	cds_list_for_each_entry (server, &core->state->servers, node)
-		nr += add_sources(ns, &server->dram, &sources[nr]);
-	cds_list_for_each_entry (store, &core->state->stores, node)
-		nr += add_sources(ns, &store->pool, &sources[nr]);
-	*out = sources;
-	*nr_out = nr;
-	return 0;
-}
-
-static uint64_t free_to_write(const struct namespace *ns)
-{
-	const struct extent *extent;
-	uint64_t bytes = 0;
-
-	cds_list_for_each_entry (extent, &ns->extents, namespace_node)
-		bytes += is_to_write(extent) ? extent->space.free_bytes : 0;
-	return bytes;
-}
-
-static int no_room(const struct core *core, const struct namespace *ns, uint64_t bytes,
-		   uint64_t down_bytes)
-{
-	uint64_t free_bytes = free_to_write(ns) - down_bytes;
-	uint64_t missing = bytes - (free_bytes < bytes ? free_bytes : bytes);
-	char text[SERVER_TEXT_MAX];
-
-	if (missing != 0 && missing <= trims_coming(core, ns)) {
-		server_describe(core, trims_awaited(core, ns), text);
-		return error_fail(-ETIMEDOUT,
-				  "allocate %llu bytes in '%s': %s did not trim in time what was "
-				  "freed there; nothing was done, try again",
-				  (unsigned long long)bytes, ns->name, text);
-	}
-	if (down_bytes != 0)
-		return error_fail(
-			-AFAR_ERESERVE,
-			"allocate %llu bytes in '%s': %llu of its reserved bytes are free, and "
-			"%llu more where servers cannot be reached or stores are read only; mend "
-			"that, or "
-			"reserve %llu bytes more",
-			(unsigned long long)bytes, ns->name, (unsigned long long)free_bytes,
-			(unsigned long long)down_bytes, (unsigned long long)missing);
-	return error_fail(
-		-AFAR_ERESERVE,
-		"allocate %llu bytes in '%s': %llu of its reserved bytes are free; reserve "
-		"%llu bytes more first",
-		(unsigned long long)bytes, ns->name, (unsigned long long)free_bytes,
-		(unsigned long long)missing);
-}
-
-/* Notes what the placement took, so that it is taken back with the operation. */
-static int note_placement(struct core *core, struct namespace *ns, struct placement *placement)
-{
-	int ret = undo_room(core->undo, placement->nr_parts + 1);
-
-	if (ret < 0) {
-		placement_undo(placement);
-		placement_close(placement);
-		return ret;
-	}
-	for (size_t i = 0; i < placement->nr_parts; i++) {
-		const struct placement_part *part = &placement->parts[i];
-
-		undo_space_taken(core->undo, part->space, part->offset, part->length);
-	}
-	undo_set(core->undo, ns->turn, ns->turn + placement->nr_parts);
-	return 0;
-}
-
-/* Takes what the wish says. `*down_bytes` as find_sources(). */
-static int take(struct core *core, struct namespace *ns, const struct placement_wish *wish,
-		struct placement *out, uint64_t *down_bytes)
-{
-	struct placement_source *sources = NULL;
-	size_t nr_sources = 0;
-	int ret = find_sources(core, ns, &sources, &nr_sources, down_bytes);
-
-	if (ret < 0)
-		return ret;
-	ret = placement_take(sources, nr_sources, wish, out);
-	free(sources);
-	return ret;
-}
-
-int region_place(struct core *core, struct namespace *ns, uint64_t bytes, struct placement *out)
-{
-	struct placement_wish wish = {.bytes = bytes,
-				      .stripe_bytes = ns->stripe_bytes,
-				      .width = ns->width,
-				      .start = ns->turn};
-	uint64_t down_bytes = 0;
-	int ret = take(core, ns, &wish, out, &down_bytes);
-
-	if (ret == -ENOSPC)
-		return no_room(core, ns, bytes, down_bytes);
-	if (ret == -E2BIG)
-		return error_fail(-AFAR_ERESERVE,
-				  "allocate %llu bytes in '%s': its free space is in more than %u "
-				  "pieces; reserve as much more, or free regions",
-				  (unsigned long long)bytes, ns->name, PLACEMENT_CHUNKS_MAX);
-	return ret == 0 ? note_placement(core, ns, out) : ret;
-}
-
-int region_place_unit(struct core *core, struct namespace *ns, uint64_t bytes,
-		      struct placement *out)
-{
-	/* One chunk, if there is a run for it: what is no longer than a stripe unit is not striped. */
-	struct placement_wish wish = {
-		.bytes = bytes, .stripe_bytes = bytes, .width = 1, .start = ns->turn};
-	uint64_t down_bytes = 0;
-	int ret = take(core, ns, &wish, out, &down_bytes);
-
-	if (ret == 0 && out->nr_parts != 1) {
-		placement_undo(out);
-		placement_close(out);
-		ret = -ENOSPC;
-	}
-	return ret == 0 ? note_placement(core, ns, out) : ret;
-}
 
 /* Chooses where the region goes in the namespace's address space. -EADDRINUSE, -EINVAL with a
  * sentence. */
@@ -241,7 +83,7 @@ static int check_alloc(const struct core *core, const struct session *session,
 		ret = namespace_check_records(ns, what);
 	if (ret < 0)
 		return ret;
-	if (ask->name[0] != '\0' && !is_printable(ask->name, AFAR_NAME_MAX))
+	if (ask->name[0] != '\0' && !text_is_printable(ask->name, AFAR_NAME_MAX))
 		return error_fail(
 			-EINVAL,
 			"allocate a region in '%s': its name is longer than %d bytes or has "
@@ -330,41 +172,6 @@ static void trim_layout(struct layout *layout, uint64_t excess)
 	layout_set_last(layout, layout->groups[layout->nr_groups - 1].length - excess);
 }
 
-static int count_reference(struct core *core, struct reference *reference, uint64_t count)
-{
-	int ret = undo_room(core->undo, 1);
-
-	if (ret == 0)
-		undo_set(core->undo, reference->count, count);
-	return ret;
-}
-
-static int take_reference(struct core *core, struct session *session, struct region *region,
-			  enum volume_mode mode)
-{
-	struct reference *reference = session_reference(session, region->generation);
-	int ret;
-
-	if (!session_has_used(session, region->ns->number)) {
-		ret = state_use_namespace(core->state, session, region->ns->number);
-		if (ret < 0)
-			return ret;
-		store_put_session(core->store, session);
-	}
-	ret = reference ? count_reference(core, reference, reference->count + 1)
-			: state_add_reference(core->state, session, region, 1, &reference);
-	if (ret == 0) {
-		reference->mode = mode; /* one that was there has it already */
-		store_put_reference(core->store, reference);
-	}
-	return ret;
-}
-
-int region_take_reference(struct core *core, struct session *session, struct region *region)
-{
-	return take_reference(core, session, region, VOLUME_NONE);
-}
-
 /* Takes the chunks of a region that is to be written in place. */
 static int fill_region(struct core *core, struct region *region, uint64_t rounded)
 {
@@ -422,8 +229,8 @@ int region_alloc(struct core *core, struct session *session, struct event *event
 	if (ret == 0)
 		ret = move_on(core, ns, address, rounded);
 	if (ret == 0)
-		ret = take_reference(core, session, region,
-				     ns->is_volume ? VOLUME_EXCLUSIVE : VOLUME_NONE);
+		ret = region_take_reference(core, session, region,
+					    ns->is_volume ? VOLUME_EXCLUSIVE : VOLUME_NONE);
 	if (ret < 0)
 		return ret;
 	store_put_cluster(core->store, core->state);
@@ -531,7 +338,7 @@ int region_open(struct core *core, struct session *session, struct event *event)
 			ns->tier == AFAR_TIER_FLASH
 				? "store that held part of it was forgotten, or has lost it"
 				: "server that held part of it has restarted or was removed");
-	ret = take_reference(core, session, region, (enum volume_mode)ask->mode);
+	ret = region_take_reference(core, session, region, (enum volume_mode)ask->mode);
 	if (ret < 0)
 		return ret;
 	event->outcome_kind = OUTCOME_REGION;
@@ -540,126 +347,6 @@ int region_open(struct core *core, struct session *session, struct event *event)
 }
 
 /* ---- Closing and freeing */
-
-int region_remove(struct core *core, struct region *region)
-{
-	struct namespace *ns = region->ns;
-	int ret;
-
-	store_delete_region(core->store, region);
-	ret = state_remove_region(core->state, region);
-	return ret == 0 ? namespace_finish(core, ns) : ret;
-}
-
-int region_reclaim(struct core *core, struct region *region)
-{
-	bool is_version = region->family != 0;
-	int ret;
-
-	if (!region->is_freed || !cds_list_empty(&region->references))
-		return 0;
-	ret = state_shed(core->state, region);
-	if (ret < 0)
-		return ret;
-	if (!region_needs_trims(core->state, region))
-		return region_remove(core, region);
-	if (is_version)
-		store_put_region(core->store, region);
-	return state_begin_trims(core->state, region);
-}
-
-static int free_region(struct core *core, struct region *region)
-{
-	int ret = state_free_region(core->state, region);
-
-	if (ret == 0)
-		store_put_region(core->store, region);
-	return ret;
-}
-
-/* Nobody will finish it any more. */
-static bool is_left_behind(const struct region *region, const struct session *session)
-{
-	return region->maker == session->number && region->is_unfinished && !region->is_freed;
-}
-
-int region_drop(struct core *core, struct reference *reference)
-{
-	struct region *region = reference->region;
-	int ret = 0;
-
-	if (region->ns->is_files)
-		ret = files_session_left(core, region->ns, reference->session->number);
-	if (ret == 0 && is_left_behind(region, reference->session))
-		ret = free_region(core, region);
-	if (ret < 0)
-		return ret;
-	store_delete_reference(core->store, reference);
-	ret = state_remove_reference(core->state, reference);
-	return ret == 0 ? region_reclaim(core, region) : ret;
-}
-
-int region_find(const struct core *core, const struct session *session, const char *asked,
-		uint64_t ns_number, uint64_t address, uint64_t generation, struct region **out)
-{
-	struct region *region = state_region(core->state, generation);
-
-	if (region && !rights_see(core, session, region->ns))
-		region = NULL;
-	if (region ? region_is_gone(region)
-		   : generation != 0 && generation < core->state->next_generation)
-		return error_fail(
-			-AFAR_EFREED,
-			"%s the region at 0x%llx: it was freed before; nothing is left to do",
-			asked, (unsigned long long)address);
-	if (!region || region->ns->number != ns_number || region->address != address)
-		return error_fail(-ENOENT,
-				  "%s the region at 0x%llx: there is none with generation %llu in "
-				  "namespace %llu; open it again",
-				  asked, (unsigned long long)address,
-				  (unsigned long long)generation, (unsigned long long)ns_number);
-	*out = region;
-	return 0;
-}
-
-static int find_reference(const struct session *session, const char *asked,
-			  const struct region *region, struct reference **out)
-{
-	*out = session_reference(session, region->generation);
-	if (!*out)
-		return error_fail(-EINVAL,
-				  "%s the region at 0x%llx: this session does not have it open",
-				  asked, (unsigned long long)region->address);
-	return 0;
-}
-
-int region_find_reference(const struct session *session, const char *asked,
-			  const struct region *region, struct reference **out)
-{
-	int ret = find_reference(session, asked, region, out);
-
-	return ret == 0 ? namespace_check_records(region->ns, asked) : ret;
-}
-
-int region_close(struct core *core, struct session *session, struct event *event)
-{
-	const Afar__RegionClose *ask = event->request->region_close;
-	struct reference *reference = NULL;
-	struct region *region = NULL;
-	int ret = region_find(core, session, "close", ask->namespace_, ask->address,
-			      ask->generation, &region);
-
-	if (ret == 0)
-		ret = find_reference(session, "close", region, &reference);
-	if (ret < 0)
-		return ret;
-	if (reference->count == 1)
-		return region_drop(core, reference);
-	ret = count_reference(core, reference, reference->count - 1);
-	if (ret == 0)
-		store_put_reference(core->store, reference);
-	return ret;
-}
 
 /* Finds the region by its generation, which a caller gives that has it open, or else by its name or
  * address. */
@@ -704,7 +391,7 @@ int region_free_operation(struct core *core, struct session *session, struct eve
 		return error_fail(-AFAR_EFREED,
 				  "remove the region at 0x%llx: it was removed before; close it",
 				  (unsigned long long)region->address);
-	ret = free_region(core, region);
+	ret = region_end(core, region);
 	return ret < 0 ? ret : region_reclaim(core, region);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Servers that are gone for good: lists what is lost with one, and takes it out of the cluster. The
+ * Servers, and stores, that are gone for good: lists what is lost with one, and takes it out of the cluster. The
  * manager waits for a server's answer, or for another incarnation of it, and never for a clock.
  * Here an operator says that neither will come.
  *
@@ -23,7 +23,11 @@
 #include "base/log.h"
 #include "manager/flash.h"
 #include "manager/info.h"
+#include "manager/live.h"
+#include "manager/outgoing.h"
+#include "manager/removals.h"
 #include "manager/servers.h"
+#include "manager/trims.h"
 
 /* ---- What is lost with it */
 
@@ -160,4 +164,62 @@ int server_remove(struct core *core, struct session *session, struct event *even
 	if (ret == 0)
 		ret = flash_leave(core, server);
 	return ret == 0 ? server_forget(core, server) : ret;
+}
+
+/* ---- What is lost with a store, and forgetting it */
+
+static int find_store(const struct core *core, const char *asked, uint64_t number,
+		      struct flash_store **out)
+{
+	*out = state_store(core->state, number);
+	if (!*out)
+		return error_fail(-ENOENT, "%s store %016llx: there is none; see 'afar store ls'",
+				  asked, (unsigned long long)number);
+	return 0;
+}
+
+int store_regions(struct core *core, struct session *session, struct event *event)
+{
+	const Afar__StoreRegions *ask = event->request->store_regions;
+	struct flash_store *store;
+	struct layout_home home;
+	int ret = find_store(core, "list the regions on", ask->store, &store);
+
+	if (ret < 0)
+		return ret;
+	home = pool_home(&store->pool);
+	return home_regions(core, session, &home, ask->after, ask->max, event->reply);
+}
+
+int store_forget(struct core *core, struct session *session, struct event *event)
+{
+	struct extent *extent, *next;
+	struct flash_store *store;
+	struct server *server;
+	int ret = find_store(core, "forget", event->request->store_forget->store, &store);
+
+	if (ret < 0)
+		return ret;
+	if (store->is_up) {
+		server_probe(core, store->pool.server->live);
+		return error_fail(
+			-EBUSY,
+			"forget store %016llx: server '%s', which is connected, has it on "
+			"%s; stop that first. If its machine is gone, try again in %u s",
+			(unsigned long long)store->number, store->pool.server->name, store->path,
+			SERVER_PROBE_MS / 1000U + 1);
+	}
+	log_info("store %016llx on %s is forgotten by '%s'", (unsigned long long)store->number,
+		 store->path, session->principal);
+	cds_list_for_each_entry_safe (extent, next, &store->pool.extents, pool_node)
+		if (ret == 0)
+			ret = server_remove_extent(core, extent);
+	if (ret == 0)
+		ret = trims_settle(core);
+	if (ret < 0)
+		return ret;
+	server = store->pool.server;
+	store_delete_flash(core->store, store);
+	ret = state_remove_store(core->state, store);
+	return ret == 0 && server ? server_forget(core, server) : ret;
 }

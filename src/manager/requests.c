@@ -7,19 +7,32 @@
 #include <stdlib.h>
 
 #include "manager/callers.h"
+#include "manager/devices.h"
 #include "manager/files/files.h"
-#include "manager/flash.h"
+#include "manager/grants.h"
 #include "manager/info.h"
 #include "manager/job.h"
+#include "manager/joins.h"
+#include "manager/live.h"
+#include "manager/losses.h"
+#include "manager/namespaces.h"
+#include "manager/orphans.h"
 #include "manager/principals.h"
 #include "manager/quota.h"
 #include "manager/records_check.h"
+#include "manager/references.h"
 #include "manager/regions.h"
+#include "manager/removals.h"
 #include "manager/requests.h"
+#include "manager/reserve.h"
+#include "manager/rights.h"
+#include "manager/seal.h"
 #include "manager/servers.h"
 #include "manager/sessions.h"
 #include "manager/terms.h"
 #include "manager/trims.h"
+#include "manager/use.h"
+#include "manager/versions.h"
 #include "manager/volumes.h"
 
 /* ---- Clients that wait for servers */
@@ -36,30 +49,6 @@ static uint64_t answer_by(const struct core *core, const struct event *event)
 		return event->deadline;
 	ahead = (event->deadline - now) / 4;
 	return event->deadline - (ahead < AHEAD_NS_MAX ? ahead : AHEAD_NS_MAX);
-}
-
-uint64_t waiters_due(const struct cds_list_head *waiters)
-{
-	const struct event *event;
-	uint64_t due = CORE_NEVER;
-
-	cds_list_for_each_entry (event, waiters, node)
-		if (event->answer_by < due)
-			due = event->answer_by;
-	return due;
-}
-
-void waiters_answer_due(struct core *core, struct cds_list_head *waiters, int status)
-{
-	struct event *event, *next;
-
-	cds_list_for_each_entry_safe (event, next, waiters, node) {
-		if (event->answer_by > core_now(core))
-			continue;
-		cds_list_del(&event->node);
-		event_fail(event, status);
-		event_answer(core, event);
-	}
 }
 
 /* ---- Outcomes */

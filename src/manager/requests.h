@@ -2,7 +2,7 @@
 /*
  * What becomes of requests: they wait, are carried out in the batch, or are answered behind its
  * commit because they change nothing. A request that fails leaves nothing of what it did. Called by
- * the core; jobs use the part on clients that wait.
+ * the core.
  */
 #ifndef MANAGER_REQUESTS_H
 #define MANAGER_REQUESTS_H
@@ -24,10 +24,6 @@ void requests_end_waits(struct core *core, struct cds_list_head *batch);
 uint64_t requests_next(struct core *core);
 void requests_close(struct core *core);
 
-/* When the first of some requests that wait for a job is to be told which server that waits for. */
-uint64_t waiters_due(const struct cds_list_head *waiters);
-/* Answers those whose time has come with `status` and the thread's last sentence. */
-void waiters_answer_due(struct core *core, struct cds_list_head *waiters, int status);
 /* Makes the reply for an outcome, also of a request that came again. */
 int core_reply(struct core *core, const struct session *session, enum outcome_kind kind,
 	       uint64_t value, Afar__Reply *reply);

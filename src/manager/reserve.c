@@ -17,11 +17,13 @@
 #include <afar/afar.h>
 
 #include "manager/job.h"
+#include "manager/job_parts.h"
+#include "manager/live.h"
 #include "manager/placement.h"
 #include "manager/principals.h"
 #include "manager/quota.h"
-#include "manager/regions.h"
-#include "manager/sessions.h"
+#include "manager/reserve.h"
+#include "manager/rights.h"
 
 struct reservation {
 	struct job job;

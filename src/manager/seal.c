@@ -19,10 +19,16 @@
 
 #include <afar/afar.h>
 
+#include "manager/job.h"
+#include "manager/job_parts.h"
+#include "manager/live.h"
 #include "manager/placement.h"
 #include "manager/principals.h"
 #include "manager/quota.h"
+#include "manager/references.h"
 #include "manager/regions.h"
+#include "manager/rights.h"
+#include "manager/seal.h"
 #include "manager/seal_plan.h"
 
 #define ROUNDS_MAX	  4U		       /* of asking for memory: it may come in pieces */

@@ -5,8 +5,8 @@
  * stripe unit, so that all bytes stay on their servers.
  */
 #include "manager/seal_plan.h"
+#include "manager/live.h"
 #include "manager/placement.h"
-#include "manager/servers.h"
 
 #include <errno.h>
 #include <stdlib.h>

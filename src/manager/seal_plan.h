@@ -10,7 +10,7 @@
 #ifndef MANAGER_SEAL_PLAN_H
 #define MANAGER_SEAL_PLAN_H
 
-#include "manager/job.h"
+#include "manager/core_private.h"
 
 /* A chunk to be, and what of the present ones it is a copy of. */
 struct seal_piece {

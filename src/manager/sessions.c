@@ -11,8 +11,9 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "manager/regions.h"
-#include "manager/servers.h"
+#include "base/text.h"
+#include "manager/live.h"
+#include "manager/references.h"
 #include "manager/sessions.h"
 #include "rpc/manager_features.h"
 
@@ -43,6 +44,13 @@ static struct live_session *live_of_peer(const struct core *core, const void *pe
 		if (live->peer == peer)
 			return live;
 	return NULL;
+}
+
+void use_free(struct live_session *live)
+{
+	if (live->use)
+		afar__session_use__free_unpacked(live->use, NULL);
+	live->use = NULL;
 }
 
 static void live_free(struct live_session *live)
@@ -125,19 +133,6 @@ static int retire_live(struct core *core, struct live_session *live, bool is_cut
 	live->is_cut = is_cut;
 	cds_list_move(&live->node, &core->ended);
 	undo_call(core->undo, bring_back, end_live, live);
-	return 0;
-}
-
-int core_session(struct core *core, const struct event *event, struct session **out)
-{
-	struct session *session = state_session(core->state, event->session);
-
-	if (!session || session->is_ending || !session->live || session->live->peer != event->peer)
-		return error_fail(-AFAR_ESESSION,
-				  "call the manager: session %llx has ended or belongs to another "
-				  "connection; open a new one",
-				  (unsigned long long)event->session);
-	*out = session;
 	return 0;
 }
 
@@ -239,7 +234,7 @@ static int open_new(struct core *core, struct event *event)
 
 	if (!principal)
 		return error_fail(-AFAR_EAUTH, "open a session: the key was revoked meanwhile");
-	if (ask->client[0] != '\0' && !is_printable(ask->client, CLIENT_MAX))
+	if (ask->client[0] != '\0' && !text_is_printable(ask->client, CLIENT_MAX))
 		return error_fail(
 			-EINVAL,
 			"open a session: the client's name is longer than %u bytes or has "

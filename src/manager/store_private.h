@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shared by store.c, which writes records, and load.c, which reads them. */
+/* Shared by store.c, which commits records, store_records.c, which makes them, and load.c, which reads them. */
 #ifndef MANAGER_STORE_PRIVATE_H
 #define MANAGER_STORE_PRIVATE_H
 

@@ -18,6 +18,9 @@
 
 #include <afar/afar.h>
 
+#include "manager/live.h"
+#include "manager/outgoing.h"
+#include "manager/references.h"
 #include "manager/regions.h"
 #include "manager/trims.h"
 

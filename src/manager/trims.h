@@ -4,7 +4,7 @@
 #ifndef MANAGER_TRIMS_H
 #define MANAGER_TRIMS_H
 
-#include "manager/servers.h"
+#include "manager/core_private.h"
 
 /* Sends a store that is up the trims that it has still to be told of, if none are under way. */
 void trims_drive(struct core *core, struct flash_store *store);

@@ -12,10 +12,13 @@
 #include <string.h>
 
 #include "base/histogram.h"
-#include "manager/info.h"
-#include "manager/regions.h"
+#include "base/text.h"
+#include "manager/callers.h"
+#include "manager/live.h"
+#include "manager/outgoing.h"
 #include "manager/servers.h"
 #include "manager/sessions.h"
+#include "manager/use.h"
 
 static outgoing_answered answered;
 
@@ -49,9 +52,9 @@ static bool is_use_sound(const Afar__SessionUse *use)
 		if (!is_operation_sound(use->operations[i]))
 			return false;
 	for (size_t i = 0; i < use->n_paths; i++)
-		if (!is_printable(use->paths[i]->transport, TRANSPORT_MAX) ||
+		if (!text_is_printable(use->paths[i]->transport, TRANSPORT_MAX) ||
 		    (use->paths[i]->congestion[0] != '\0' &&
-		     !is_printable(use->paths[i]->congestion, CONGESTIONS_MAX)))
+		     !text_is_printable(use->paths[i]->congestion, CONGESTIONS_MAX)))
 			return false;
 	return true;
 }
@@ -67,27 +70,6 @@ static void take_use(struct core *core, struct live_session *live, Afar__Reply *
 	live->used_at = core_now(core);
 	answer->session_use = NULL;
 	answer->result_case = AFAR__REPLY__RESULT__NOT_SET;
-}
-
-void use_free(struct live_session *live)
-{
-	if (live->use)
-		afar__session_use__free_unpacked(live->use, NULL);
-	live->use = NULL;
-}
-
-Afar__SessionUse *use_copy(const Afar__SessionUse *use)
-{
-	size_t length = afar__session_use__get_packed_size(use);
-	uint8_t *bytes = malloc(length + 1);
-	Afar__SessionUse *copy;
-
-	if (!bytes)
-		return NULL;
-	afar__session_use__pack(use, bytes);
-	copy = afar__session_use__unpack(NULL, length, bytes);
-	free(bytes);
-	return copy;
 }
 
 /* ---- Asking */

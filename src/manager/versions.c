@@ -17,11 +17,12 @@
 #include <afar/afar.h>
 
 #include "base/log.h"
-#include "manager/info.h"
 #include "manager/placement.h"
-#include "manager/principals.h"
-#include "manager/regions.h"
+#include "manager/references.h"
+#include "manager/region_places.h"
+#include "manager/rights.h"
 #include "manager/trims.h"
+#include "manager/versions.h"
 
 /* Beyond so many, units are larger than the namespace's stripe unit: each is in every layout. */
 #define UNITS_MAX 16384U
@@ -234,7 +235,7 @@ int region_begin(struct core *core, struct session *session, struct event *event
 	if (ret < 0)
 		return ret;
 	undo_set(core->undo, core->state->next_generation, core->state->next_generation + 1);
-	ret = region_take_reference(core, session, draft);
+	ret = region_take_reference(core, session, draft, VOLUME_NONE);
 	if (ret < 0)
 		return ret;
 	store_put_cluster(core->store, core->state);

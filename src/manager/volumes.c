@@ -8,23 +8,14 @@
 
 #include <afar/volume.h>
 
-#include "manager/info.h"
+#include "manager/live.h"
 #include "manager/placement.h"
 #include "manager/principals.h"
+#include "manager/region_places.h"
 #include "manager/regions.h"
-#include "manager/requests.h"
-#include "manager/servers.h"
+#include "manager/rights.h"
 #include "manager/sessions.h"
 #include "manager/volumes.h"
-
-struct region *volume_region(const struct namespace *ns)
-{
-	struct region *region;
-
-	cds_list_for_each_entry (region, &ns->regions, node)
-		return region;
-	return NULL;
-}
 
 /* ---- Who has it open */
 

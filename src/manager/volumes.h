@@ -21,7 +21,14 @@ int volume_find_to_open(const struct core *core, const struct session *session,
 			const struct namespace *ns, const Afar__RegionOpen *ask,
 			struct region **out);
 /* The volume's one region. NULL: it has not been made yet. */
-struct region *volume_region(const struct namespace *ns);
+static inline struct region *volume_region(const struct namespace *ns)
+{
+	struct region *region;
+
+	cds_list_for_each_entry (region, &ns->regions, node)
+		return region;
+	return NULL;
+}
 #define HOLDER_TEXT_MAX 512
 /* Says who has the reference's region open, and `advice`; or, of a session that has ended or is about to, what that waits
  * for, because nobody can close anything there. */

@@ -133,8 +133,8 @@ static bool is_unwatchable(const struct registration_cache *cache, struct range 
 			       ranges_first_behind(&cache->unwatchable, range.start), range);
 }
 
-/* But for what is kept again by now. Of what nothing is kept for now, we want to hear when it is gone. With the
- * lock held. */
+/* Ends the watch of the range, but for parts that are kept again by now. If nothing of it may be kept for now,
+ * the watch goes on, because we want to hear when it is gone. With the lock held. */
 static void unwatch(struct registration_cache *cache, struct range range)
 {
 	size_t place = ranges_first_behind(&cache->kept, range.start);
@@ -329,7 +329,7 @@ static void forget(struct ranges *ranges, struct range range)
 }
 
 /*
- * When madvise() drops pages the kernel tells before it does, and not when it has: what is registered in between
+ * When madvise() drops pages the kernel tells before it does, and not when it has. A registration made in between
  * holds pages that are the memory's no more, and nobody would hear of it. Nothing of it is kept until it is gone.
  */
 static void on_changed(void *context, struct range range, enum monitor_change change)

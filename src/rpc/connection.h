@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A connection, as the files of rpc/ share it. listener.c makes accepted ones, connection.c runs
- * their state machine, stream.c moves their bytes, and call.c gives frames their meaning.
+ * A connection, as the files of rpc/ share it. Its state machine is in connection.c; stream.c moves
+ * its bytes, and call.c gives frames their meaning. Accepted connections come from listener.c.
  */
 #ifndef RPC_CONNECTION_H
 #define RPC_CONNECTION_H

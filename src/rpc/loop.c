@@ -435,8 +435,8 @@ bool loop_may_complain(struct rpc_loop *loop)
 /* ---- The thread */
 
 /*
- * Returns how long to sleep. `wakes_at` may keep the time of a cancelled timer: then the thread
- * wakes once in vain, but a series of calls with the same timeout does not wake it for each.
+ * Returns how long to sleep. If `wakes_at` keeps the time of a cancelled timer, the thread wakes
+ * once in vain. In return, a series of calls with the same timeout does not wake it for each.
  */
 static int sleep_ms(struct rpc_loop *loop)
 {

@@ -26,7 +26,7 @@
 
 #include <afar/error.h>
 
-#include "lib/effort.h"
+#include "lib/base/effort.h"
 #include "manager/metastore/metastore.h"
 
 #define SECTOR	   ((size_t)512)

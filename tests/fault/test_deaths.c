@@ -25,11 +25,11 @@
 #include <afar/afar.h>
 
 #include "base/clock.h"
-#include "cluster.h"
-#include "lib/child.h"
-#include "lib/effort.h"
-#include "lib/ending.h"
-#include "lib/transport.h"
+#include "harness/cluster.h"
+#include "lib/api/ending.h"
+#include "lib/base/child.h"
+#include "lib/base/effort.h"
+#include "lib/base/transport.h"
 
 #define MIB ((uint64_t)1 << 20)
 

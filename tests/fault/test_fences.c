@@ -23,12 +23,12 @@
 
 #include <afar/afar.h>
 
-#include "cluster.h"
-#include "lib/bytes.h"
-#include "lib/effort.h"
-#include "lib/ending.h"
-#include "lib/processes.h"
-#include "lib/transport.h"
+#include "harness/cluster.h"
+#include "lib/api/ending.h"
+#include "lib/base/bytes.h"
+#include "lib/base/effort.h"
+#include "lib/base/processes.h"
+#include "lib/base/transport.h"
 
 #define NR_SERVERS   2U
 #define SERVER_BYTES (48 * MIB)

@@ -21,8 +21,8 @@
 #include <afar/afar.h>
 #include <afar/file.h>
 
-#include "cluster.h"
-#include "lib/effort.h"
+#include "harness/cluster.h"
+#include "lib/base/effort.h"
 
 #define MIB   ((uint64_t)1 << 20)
 #define BYTES 64U

@@ -26,8 +26,8 @@
 
 #include <afar/afar.h>
 
-#include "cluster.h"
-#include "lib/processes.h"
+#include "harness/cluster.h"
+#include "lib/base/processes.h"
 
 #define MIB	     ((uint64_t)1 << 20)
 #define NR_SERVERS   2U

@@ -27,8 +27,8 @@
 
 #include <cmocka.h>
 
-#include "lib/child.h"
-#include "lib/effort.h"
+#include "lib/base/child.h"
+#include "lib/base/effort.h"
 #include "memory/registration_cache.h"
 
 #define SPOT_BYTES ((size_t)64 << 10)

@@ -19,7 +19,7 @@
 #include <afar/afar.h>
 
 #include "base/clock.h"
-#include "cluster.h"
+#include "harness/cluster.h"
 
 #define MIB	     ((uint64_t)1 << 20)
 #define LENGTH	     (16 * MIB)

@@ -25,10 +25,10 @@
 
 #include <afar/cow.h>
 
-#include "cluster.h"
-#include "lib/bytes.h"
-#include "lib/effort.h"
-#include "lib/processes.h"
+#include "harness/cluster.h"
+#include "lib/base/bytes.h"
+#include "lib/base/effort.h"
+#include "lib/base/processes.h"
 
 #define UNIT	   4096U
 #define NR_UNITS   48U

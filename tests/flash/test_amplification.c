@@ -17,7 +17,7 @@
 
 #include "base/error.h"
 #include "flash/ftl.h"
-#include "lib/flash_fake.h"
+#include "lib/flash/flash_fake.h"
 #include "simulator/simulate.h"
 
 #define DEVICE_BYTES  (52U << 20)

@@ -23,8 +23,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "flash/format.h"
-#include "lib/effort.h"
-#include "lib/flash_fake_image.h"
+#include "lib/base/effort.h"
+#include "lib/flash/flash_fake_image.h"
 #include "world.h"
 
 #define AUDIT_EVERY	 7U

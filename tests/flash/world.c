@@ -12,7 +12,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
-#include "lib/flash_fake_image.h"
+#include "lib/flash/flash_fake_image.h"
 
 #define BLOCKS_MAX   40U
 #define NR_RECORDS   5U

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "flash/ftl.h"
-#include "lib/flash_fake.h"
+#include "lib/flash/flash_fake.h"
 
 #define WORLD_RANGES	   3U
 #define WORLD_RANGE_BLOCKS 210U

@@ -15,10 +15,10 @@
 #include <string.h>
 
 #include "base/checksum.h"
-#include "flash/check.h"
 #include "flash/format.h"
-#include "flash/scrub.h"
-#include "lib/flash_space_bed.h"
+#include "flash/upkeep/check.h"
+#include "flash/upkeep/scrub.h"
+#include "lib/flash/flash_space_bed.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

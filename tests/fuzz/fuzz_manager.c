@@ -12,8 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/manager_memory_store.h"
+#include "lib/manager/manager_memory_store.h"
 #include "manager/core_private.h"
+#include "manager/outgoing.h"
+#include "manager/principals.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "intruder.h"
-#include "lib/data_client.h"
+#include "lib/fabric/data_client.h"
 #include "town.h"
 
 extern struct town town;

@@ -25,8 +25,8 @@
 #include <afar/error.h>
 
 #include "intruder.h"
-#include "lib/control.h"
-#include "lib/data_client.h"
+#include "lib/fabric/data_client.h"
+#include "lib/rpc/control.h"
 #include "rpc/message.h"
 #include "town.h"
 

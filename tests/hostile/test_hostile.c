@@ -28,7 +28,7 @@
 
 #include "base/clock.h"
 #include "foothold.h"
-#include "lib/transport.h"
+#include "lib/base/transport.h"
 #include "town.h"
 
 #define SMALL (2 * MIB)

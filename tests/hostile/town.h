@@ -13,7 +13,7 @@
 #include <afar/afar.h>
 
 #include "base/key.h"
-#include "lib/bytes.h"
+#include "lib/base/bytes.h"
 
 #define TOWN_BYTES    (64 * MIB) /* the server lends                                    */
 #define HONEST_BYTES  (2 * MIB)

@@ -8,7 +8,7 @@
 
 #include <afar/barrier.h>
 
-#include "lib/transport.h"
+#include "lib/base/transport.h"
 #include "party.h"
 
 /* ---- Message passing: the writer */

@@ -16,10 +16,10 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "cluster.h"
-#include "lib/effort.h"
-#include "lib/processes.h"
-#include "lib/transport.h"
+#include "harness/cluster.h"
+#include "lib/base/effort.h"
+#include "lib/base/processes.h"
+#include "lib/base/transport.h"
 #include "party.h"
 #include "programs.h"
 

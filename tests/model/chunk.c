@@ -2,7 +2,7 @@
 /*
  * What is modelled, and from where:
  *
- *   memory of a server      src/server/extent_book.c (the table of states), extent.c, fence.c
+ *   memory of a server      src/server/memory/extent_book.c (the table of states), extent.c, fence.c
  *     FREE -> GRANTED         extent_pool_reserve(), for ExtentsReserve; numbers are never used again
  *     GRANTED -> DRAINING     extent_pool_drain(): no key is given any more; for ExtentsRelease, or because
  *                             ServerJoined lists it

@@ -22,7 +22,7 @@
  *     what changes wait for  waits.c: change_wait(), hold_wait()
  *     free units             pool.c: pool_take(), pool_give(), pool_give_zeroed()
  *     sweeps                 scrubs.c: scrubs_drive(), files_scrubbed()
- *   a server               src/server/trim.c: orders of an earlier connection are dropped before it joins again
+ *   a server               src/server/memory/trim.c: orders of an earlier connection are dropped before it joins again
  *
  * A file has one unit of the pool or none. Each change is committed before it is answered, and the manager may end
  * between the two; then it is asked again, and answers as it would have. Growing is committed in a step of its

@@ -10,7 +10,7 @@
 
 #include <afar/barrier.h>
 
-#include "lib/processes.h"
+#include "lib/base/processes.h"
 
 #define PUPPET_WORK_BYTES 40 /* of each member */
 

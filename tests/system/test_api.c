@@ -15,8 +15,8 @@
 
 #include <afar/barrier.h>
 
-#include "lib/api.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/transport.h"
 
 static void test_bytes_come_back(void **state)
 {

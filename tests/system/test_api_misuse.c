@@ -17,8 +17,8 @@
 
 #include <afar/volume.h>
 
-#include "lib/api.h"
-#include "lib/child.h"
+#include "lib/api/api.h"
+#include "lib/base/child.h"
 
 static void test_bad_sizes(void **state)
 {

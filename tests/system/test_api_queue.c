@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "lib/api.h"
+#include "lib/api/api.h"
 
 static void test_queue(void **state)
 {

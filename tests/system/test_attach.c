@@ -20,9 +20,9 @@
 
 #include <cmocka.h>
 
-#include "lib/api.h"
-#include "lib/child.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/child.h"
+#include "lib/base/transport.h"
 
 #define LENGTH (5 * MIB + 4321)
 #define RW     (PROT_READ | PROT_WRITE)

@@ -18,9 +18,9 @@
 
 #include <cmocka.h>
 
-#include "lib/api.h"
-#include "lib/child.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/child.h"
+#include "lib/base/transport.h"
 
 #define BYTES	    (1 * MIB)
 #define GOOD_BYTES  (128 * KIB)

@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "lib/api.h"
-#include "lib/effort.h"
+#include "lib/api/api.h"
+#include "lib/base/effort.h"
 #include "puppet.h"
 
 #define NR_BOOTSTRAPS 16

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 
 #include "client/region.h"
-#include "lib/api.h"
-#include "lib/effort.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/effort.h"
+#include "lib/base/transport.h"
 
 #define LENGTH	   (256 * KIB)
 #define NR_REGIONS 6U

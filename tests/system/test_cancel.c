@@ -16,8 +16,8 @@
 
 #include <cmocka.h>
 
-#include "lib/api.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/transport.h"
 
 #define NR_ATOMICS   12U /* more than a connection has room for */
 #define NR_OPS	     32U

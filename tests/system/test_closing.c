@@ -21,8 +21,8 @@
 
 #include <afar/afar.h>
 
-#include "cluster.h"
-#include "lib/transport.h"
+#include "harness/cluster.h"
+#include "lib/base/transport.h"
 
 #define KIB	   ((uint64_t)1 << 10)
 #define MIB	   ((uint64_t)1 << 20)

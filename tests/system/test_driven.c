@@ -17,9 +17,9 @@
 
 #include <cmocka.h>
 
-#include "lib/api.h"
-#include "lib/child.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/child.h"
+#include "lib/base/transport.h"
 
 #define REGION_BYTES (16 * MIB)
 #define NR_SLOTS     64U

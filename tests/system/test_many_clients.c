@@ -19,8 +19,8 @@
 
 #include <afar/afar.h>
 
-#include "cluster.h"
-#include "lib/transport.h"
+#include "harness/cluster.h"
+#include "lib/base/transport.h"
 
 #define NR_CLIENTS_MAX 100U
 #define NR_ROUNDS      5

@@ -19,8 +19,8 @@
 
 #include <cmocka.h>
 
-#include "lib/api.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/transport.h"
 
 #define BYTES	  (4 * MIB)
 #define PINNED	  (1 * MIB)

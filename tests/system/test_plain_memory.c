@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "lib/api.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/transport.h"
 
 #define BYTES	   (1 * MIB)
 #define NR_ROUNDS  40U

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "lib/api.h"
+#include "lib/api/api.h"
 
 #define LENGTH (5 * MIB + 4321)
 

@@ -18,8 +18,8 @@
 #include <afar/file.h>
 #include <cmocka.h>
 
-#include "lib/api.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/transport.h"
 
 #define STRIPE	   (64 * KIB)
 #define TIMEOUT_MS 1500U

@@ -12,8 +12,8 @@
 
 #include <afar/volume.h>
 
-#include "lib/api.h"
-#include "lib/effort.h"
+#include "lib/api/api.h"
+#include "lib/base/effort.h"
 
 #define NR_THREADS  4U
 #define NR_SERVERS  2U

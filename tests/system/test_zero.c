@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "client/region.h"
-#include "lib/api.h"
-#include "lib/effort.h"
+#include "lib/api/api.h"
+#include "lib/base/effort.h"
 
 #define LENGTH	(9 * MIB + 4321)
 #define BLOCK	4096U

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * See device.h. Called by main() when it has mounted. Owns the socket, which is abstract: no file is left of it. A thread
- * takes connections and keeps them open until the process ends. It gives the socket's name up as soon as the kernel has
- * ended the mount, because the next mount may get the same device number while this process still syncs.
+ * takes connections and keeps them open until the process ends. It gives the socket's name up once the kernel has ended
+ * the mount. The next mount may get the same device number while this process still syncs.
  */
 #include "device.h"
 

@@ -58,8 +58,8 @@ static void tell_kernel(const struct mount *mount, uint64_t ino, bool may_be_the
 
 /* ---- The threads */
 
-/* Drops them if somebody could have written the file since they were read. What nobody else can write, and nobody has
- * written since, stays. */
+/* Drops them if somebody could have written the file since they were read. They stay if nobody else can write the
+ * file, and nobody has written it since. */
 static void look_at(struct mount *mount, const struct used_pages *used)
 {
 	struct afar_file_stat stat = {.size = sizeof(stat)};

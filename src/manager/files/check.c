@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manager/files/names.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
 #include "manager/record_names.h"
 #include "manager/volumes.h"

@@ -4,7 +4,11 @@
  * sees this much of them. Inside are
  *
  *   records.c   what is stored, under which keys
- *   table.c     file systems and inodes in memory
+ *   records_system.c  the same, of file systems as a whole
+ *   table.c     inodes in memory
+ *   systems.c   file systems as a whole: loaded, made, deleted, freed
+ *   work.c      what they do by themselves, and in which order
+ *   endings.c   inodes of which nothing is left
  *   runs.c      which parts of the pool a file has
  *   pool.c      what of the pool is free
  *   scrubs.c    what was given back, until it is zeroed
@@ -12,6 +16,7 @@
  *   lost_list.c   which files that is of
  *   lost_count.c  how many files would lose something
  *   shrink.c    giving whole extents of it back
+ *   surplus.c   doing so by itself
  *   names.c     directories: make, remove, rename, link
  *   walk.c      finding and listing names
  *   attributes.c  permissions, times, extended attributes
@@ -24,6 +29,7 @@
  *   recalls.c   having others give a file up before it is made shorter
  *   delegations.c  what sessions may answer from their own memory, and taking that back
  *   calls.c     the three calls
+ *   asks.c      what one of them asks for
  *   waits.c     which of them wait, and for what
  *
  * Unlike the core's tables, inodes are not all in memory: they are read from the store when they are

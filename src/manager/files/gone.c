@@ -13,9 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manager/files/holds.h"
 #include "manager/files/table.h"
-#include "manager/servers.h"
-#include "manager/sessions.h"
+#include "manager/live.h"
+#include "manager/outgoing.h"
 #include "manager/volumes.h"
 
 static outgoing_answered answered;

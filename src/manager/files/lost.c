@@ -13,6 +13,8 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "manager/files/pool.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
 #include "manager/volumes.h"
 

@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "manager/files/pool.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
-#include "manager/servers.h"
+#include "manager/losses.h"
 #include "manager/volumes.h"
 
 #define RUNS_AT_ONCE 20000U /* records of one call: some milliseconds */

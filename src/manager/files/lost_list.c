@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manager/files/pool.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
 #include "manager/volumes.h"
 

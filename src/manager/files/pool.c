@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manager/files/pool.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
-#include "manager/servers.h"
+#include "manager/live.h"
 #include "manager/volumes.h"
 
 #define SCRUB_RUNS_MAX	256U

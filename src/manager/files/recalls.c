@@ -10,11 +10,11 @@
  */
 #include <errno.h>
 
+#include "manager/callers.h"
+#include "manager/files/holds.h"
 #include "manager/files/table.h"
-#include "manager/principals.h"
-#include "manager/regions.h"
-#include "manager/servers.h"
-#include "manager/sessions.h"
+#include "manager/live.h"
+#include "manager/outgoing.h"
 
 static outgoing_answered answered;
 

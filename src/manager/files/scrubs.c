@@ -12,8 +12,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "manager/files/pool.h"
 #include "manager/files/table.h"
-#include "manager/servers.h"
+#include "manager/live.h"
+#include "manager/outgoing.h"
 #include "manager/volumes.h"
 
 static outgoing_answered answered;
