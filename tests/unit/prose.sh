@@ -13,6 +13,8 @@ cat >"$folder/a.c" <<END
  * Plain. What a caller gives
  * is lost. That is why.
  * Errors: -ENOENT: $long.
+ *
+ * Returns 0, or -ENOENT, -EINVAL, -EIO: $long.
  * table.c   $long
  */
 /* Is it short? */ /* Who knows whose it is? */ int a; /* Whether a is set. */
@@ -39,6 +41,7 @@ The same holds here, e.g. That. \`What code says is one word of many\`: $long 25
 What code says.
 \`\`\`
 - Whoever asks gets it.
+- \`a\`, \`b\`, \`c\`, \`d\`, \`e\`, \`f\`, \`g\`, \`h\`, \`i\` and $long.
 END
 cat >"$folder/c.scd" <<END
 afar(7) "What a title says"
@@ -53,9 +56,9 @@ END
 cat >"$folder/wanted" <<END
 a.c:3: begins with What
 a.c:4: begins with That
-a.c:8: begins with Whether
-a.c:9: 30 words
-a.c:10: 26 words
+a.c:10: begins with Whether
+a.c:11: 30 words
+a.c:12: 26 words
 b.md:3: begins with The same
 b.md:3: 26 words
 b.md:7: begins with As
