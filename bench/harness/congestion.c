@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "fabric/fabric.h"
+#include "fabric/listener.h"
 #include "network.h"
 
 static struct {

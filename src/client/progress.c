@@ -14,6 +14,8 @@
 #include "client/failures.h"
 #include "client/file_queue.h"
 #include "client/order.h"
+#include "fabric/atomics.h"
+#include "fabric/paged.h"
 
 #define LAYOUT_NONE	    UINT64_MAX /* the flush has not looked at a layout yet */
 #define COMPLETIONS_AT_ONCE 16
@@ -376,7 +378,7 @@ static inline int post_atomic(struct afar_queue *queue, struct operation *operat
 	if (!operation->target->has_nic_atomics)
 		return is_by_processor ? post_word(queue, operation, step)
 				       : post_request(queue, operation, step);
-	if (is_by_processor || !fabric->ops->fetch_add)
+	if (is_by_processor || !fabric->atomics)
 		return -EOPNOTSUPP;
 	return post_word(queue, operation, step);
 }

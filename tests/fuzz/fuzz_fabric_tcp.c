@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "fabric/paged.h"
 #include "fabric/tcp/tcp.h"
 
 #define LENT_BYTES    256U

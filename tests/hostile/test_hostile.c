@@ -27,6 +27,7 @@
 #include <afar/error.h>
 
 #include "base/clock.h"
+#include "fabric/mapped.h"
 #include "foothold.h"
 #include "lib/base/transport.h"
 #include "town.h"

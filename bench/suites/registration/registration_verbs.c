@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "fabric/fabric.h"
+#include "fabric/listener.h"
 #include "harness/process.h"
 #include "memory/huge.h"
 #include "peers/raw_fabric.h"

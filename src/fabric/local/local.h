@@ -37,9 +37,12 @@
 #include <sys/un.h>
 #include <urcu/list.h>
 
+#include "fabric/atomics.h"
 #include "fabric/fabric.h"
 #include "fabric/keys.h"
+#include "fabric/listener.h"
 #include "fabric/local/wire.h"
+#include "fabric/mapped.h"
 
 #define LOCAL_TRANSFER_MAX (UINT64_C(8) << 20) /* one posted transfer copies no more */
 #define LOCAL_MESSAGE_MAX  (UINT64_C(1) << 30)
@@ -291,7 +294,7 @@ static inline void local_touch_count(struct local_endpoint *endpoint, uint32_t n
 /* Call begin before each touch of memory that the peer has lent, and end after it. Touches are
  * counted. After begin, and again after end, ask local_endpoint_catch_up() whether the peer has
  * ended everything. If it had not at the first look, the memory becomes nobody else's before end
- * (fabric.h, endpoint_end). A peer that ends meanwhile has seen the count, and waits to hear that
+ * (fabric_endpoint_end()). A peer that ends meanwhile has seen the count, and waits to hear that
  * the touch is over. Call end also for an endpoint that was broken in between. */
 static inline void local_touch_begin(struct local_endpoint *endpoint)
 {

@@ -32,6 +32,8 @@
 #include "fabric/address.h"
 #include "fabric/fabric.h"
 #include "fabric/keys.h"
+#include "fabric/listener.h"
+#include "fabric/paged.h"
 #include "fabric/tcp/wire.h"
 
 #define TCP_TRANSFER_MAX (UINT64_C(1) << 30)

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "fabric/mapped.h"
 #include "server/data/progress_private.h"
 
 static void log_rejection(struct progress *progress, const char *peer, const char *why)

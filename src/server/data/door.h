@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "fabric/fabric.h"
+#include "fabric/listener.h"
 
 struct door;
 

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/shared.h"
+#include "fabric/listener.h"
 
 #define PAGE_BYTES  4096U
 #define WORD_BYTES  16U

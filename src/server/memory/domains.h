@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "fabric/fabric.h"
+#include "fabric/paged.h"
 
 #define DOMAIN_FABRICS_MAX 8U
 

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "fabric/fabric.h"
+#include "fabric/paged.h"
 #include "flash/space/space.h"
 #include "server/stores/pager.h"
 #include "server/stores/store.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A fabric in which nothing moves by itself; see fake_fabric.h. */
 #include "lib/client/fake_fabric.h"
+#include "fabric/atomics.h"
 
 #include <endian.h>
 #include <errno.h>
@@ -228,6 +229,11 @@ static int fake_compare_swap(struct fabric_endpoint *endpoint, const struct fabr
 						 .compare = compare});
 }
 
+static const struct fabric_atomics_ops fake_atomics_ops = {
+	.fetch_add = fake_fetch_add,
+	.compare_swap = fake_compare_swap,
+};
+
 const struct fabric_ops fake_ops = {
 	.transport = "fake",
 	.queue_open = fake_queue_open,
@@ -245,8 +251,6 @@ const struct fabric_ops fake_ops = {
 	.receive = fake_receive,
 	.read = fake_read,
 	.write = fake_write,
-	.fetch_add = fake_fetch_add,
-	.compare_swap = fake_compare_swap,
 };
 
 void fake_complete(unsigned i, int status)
@@ -372,6 +376,7 @@ void fake_open(uint32_t depth, bool writes_need_flush)
 	world.fd = eventfd(0, EFD_CLOEXEC);
 	world.room = FAKE_TRANSFERS_MAX;
 	world.fabric.ops = &fake_ops;
+	world.fabric.atomics = &fake_atomics_ops;
 	world.fabric.domain = &world.domain;
 	world.domain.fabric = &world.fabric;
 	world.fabric.attributes = (struct fabric_attributes){

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "fabric/paged.h"
 #include "lib/base/transport.h"
 
 void data_client_open(struct data_client *client)
@@ -79,14 +80,12 @@ enum transfer_kind { TRANSFER_READ, TRANSFER_WRITE, TRANSFER_DURABLE };
 static int begin(struct data_client *client, enum transfer_kind kind,
 		 const struct fabric_piece *piece, uint64_t remote, uint64_t key)
 {
-	const struct fabric_ops *ops = client->fabric->ops;
-
 	if (kind == TRANSFER_READ)
 		return fabric_read(client->endpoint, piece, 1, remote, key, client->context);
 	return kind == TRANSFER_WRITE
 		       ? fabric_write(client->endpoint, piece, 1, remote, key, client->context)
-		       : ops->write_durable(client->endpoint, piece, 1, remote, key,
-					    client->context);
+		       : fabric_write_durable(client->endpoint, piece, 1, remote, key,
+					      client->context);
 }
 
 /* 0, or what it failed with; after a failure the connection is closed. */

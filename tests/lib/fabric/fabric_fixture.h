@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "fabric/fabric.h"
+#include "fabric/listener.h"
 #include "lib/base/bytes.h"
 
 #define DEPTH	 64

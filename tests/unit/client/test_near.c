@@ -11,12 +11,12 @@
 
 #include "base/hold.h"
 #include "client/near.h"
+#include "fabric/mapped.h"
 #include "lib/client/fake_fabric.h"
 #include "unit/group.h"
 
 /* What the servers have, and the gates of connections to them. */
 static struct {
-	struct fabric_ops ops;
 	_Alignas(8) uint8_t memory[FAKE_SERVERS][FAKE_UNIT];
 	atomic_uint word[FAKE_SERVERS]; /* 1: they lend it */
 	struct fabric_inside inside[HOLD_NUMBERS];
@@ -54,6 +54,8 @@ static int open_window(struct fabric_endpoint *endpoint, uint64_t key, struct fa
 	return 0;
 }
 
+static const struct fabric_mapped_ops mapped_ops = {.window = open_window};
+
 /* A target on some servers that are all connected, with windows. */
 static struct afar_target *open_near(uint32_t nr_servers)
 {
@@ -63,9 +65,7 @@ static struct afar_target *open_near(uint32_t nr_servers)
 	memset(&servers, 0, sizeof(servers));
 	servers.access = FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE;
 	servers.length = FAKE_UNIT;
-	servers.ops = fake_ops;
-	servers.ops.window = open_window;
-	world.fabric.ops = &servers.ops;
+	world.fabric.mapped = &mapped_ops;
 	target = fake_target(0, nr_servers);
 	for (uint32_t i = 0; i < nr_servers; i++) {
 		target->binding->keys[i * PEER_LANES_MAX].key = i + 1;
@@ -82,7 +82,6 @@ static void close_near(struct afar_target *target)
 	assert_false(near_transfer(target, AFAR_OP_READ, NULL, 0, 0, 1));
 	for (unsigned i = 0; i < HOLD_NUMBERS; i++)
 		assert_int_equal(servers.inside[i].nr, 0);
-	world.fabric.ops = &fake_ops;
 	fake_close();
 	fake_target_free(target);
 }

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "fabric/atomics.h"
 #include "lib/base/transport.h"
 #include "unit/group.h"
 
@@ -38,8 +39,7 @@ static void has_them_or_says_so(void **state)
 	struct client *client = *state;
 
 	assert_int_equal(fabric_has_atomics(client->fabric), !is_on_tcp());
-	assert_int_equal(client->fabric->ops->fetch_add != NULL, !is_on_tcp());
-	assert_int_equal(client->fabric->ops->compare_swap != NULL, !is_on_tcp());
+	assert_int_equal(client->fabric->atomics != NULL, !is_on_tcp());
 }
 
 static void adds_and_swaps(void **state)

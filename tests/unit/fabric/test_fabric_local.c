@@ -25,6 +25,7 @@
 #include "base/error.h"
 #include "base/shared.h"
 #include "fabric/local/wire.h"
+#include "fabric/mapped.h"
 #include "lib/base/child.h"
 #include "lib/base/transport.h"
 #include "lib/fabric/fabric_fixture.h"

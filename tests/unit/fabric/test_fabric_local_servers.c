@@ -17,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "fabric/mapped.h"
 #include "lib/fabric/fabric_fixture.h"
 #include "lib/fabric/local_peer.h"
 #include "unit/group.h"

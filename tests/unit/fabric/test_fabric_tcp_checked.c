@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "base/checksum.h"
+#include "fabric/paged.h"
 #include "lib/fabric/fabric_fixture.h"
 #include "lib/fabric/tcp_peer.h"
 #include "unit/group.h"

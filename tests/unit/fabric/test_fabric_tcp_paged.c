@@ -16,6 +16,7 @@
 
 #include "afar/error.h"
 #include "base/clock.h"
+#include "fabric/paged.h"
 #include "lib/fabric/fabric_fixture.h"
 #include "lib/fabric/tcp_peer.h"
 #include "unit/group.h"

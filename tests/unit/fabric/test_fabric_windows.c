@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/hold.h"
+#include "fabric/mapped.h"
 #include "lib/base/transport.h"
 #include "lib/fabric/fabric_fixture.h"
 #include "unit/group.h"

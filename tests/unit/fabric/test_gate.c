@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Gates (fabric.h): whoever shuts one and then finds nobody inside may take what is behind it away. */
+/* Gates (fabric/mapped.h): whoever shuts one and then finds nobody inside may take what is behind it away. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "fabric/fabric.h"
+#include "fabric/mapped.h"
 #include "unit/group.h"
 
 #define NR_THREADS 2

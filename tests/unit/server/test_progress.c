@@ -168,13 +168,16 @@ static int flood_queue_event(struct fabric_queue *queue, struct fabric_event *ou
 	return 0;
 }
 
+static const struct fabric_listening_ops flood_listening_ops = {
+	.listen = flood_listen,
+	.close = flood_listener_close,
+	.fd = flood_listener_fd,
+	.next = flood_listener_next,
+	.reject = flood_reject,
+};
+
 static const struct fabric_ops flood_ops = {
 	.transport = "flood",
-	.listen = flood_listen,
-	.listener_close = flood_listener_close,
-	.listener_fd = flood_listener_fd,
-	.listener_next = flood_listener_next,
-	.reject = flood_reject,
 	.queue_open = flood_queue_open,
 	.queue_close = flood_queue_close,
 	.queue_fd = flood_queue_fd,
@@ -281,6 +284,7 @@ static void end_session(struct progress *progress, uint64_t session)
 static void flood_open(struct port *port)
 {
 	flood.fabric.ops = &flood_ops;
+	flood.fabric.listening = &flood_listening_ops;
 	flood.full_fd = eventfd(1, EFD_CLOEXEC);
 	flood.empty_fd = eventfd(0, EFD_CLOEXEC);
 	assert_true(flood.full_fd >= 0 && flood.empty_fd >= 0);

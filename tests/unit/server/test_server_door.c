@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "fabric/listener.h"
 #include "lib/fabric/data_client.h"
 #include "server/data/progress.h"
 #include "unit/group.h"

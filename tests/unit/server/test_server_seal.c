@@ -17,6 +17,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "fabric/mapped.h"
 #include "lib/base/transport.h"
 #include "lib/rpc/control.h"
 #include "lib/server/moment.h"
