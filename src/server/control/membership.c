@@ -3,11 +3,6 @@
  * The membership's one thread connects, joins, does the requests that wait in orders.c, and
  * reports. The rpc loop's callbacks only take notes for it. Owns the connection to the manager and
  * the orders.
- *
- * Reservations are made only by this thread, or on the loop while the connection is joined. So when
- * a join is composed, the granted extents include all that reservations of an earlier connection
- * have made. Those of a store are made on its own thread, and its list waits for them. The manager sees them in the join's list, and has those released that it does not
- * know. So no memory is lost if an answer gets lost.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -17,75 +12,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "rpc/protobuf.h"
 #include "server/control/identity.h"
-#include "server/control/join.h"
-#include "server/control/join_key.h"
-#include "server/control/membership.h"
-#include "server/control/orders.h"
-#include "server/control/report.h"
+#include "server/membership_private.h"
 
 #define BACKOFF_MIN_MS	   100U
 #define BACKOFF_MAX_MS	   2000U
-#define JOIN_TIMEOUT_MS	   10000
 #define REPORT_INTERVAL_MS 1000
 #define REPORT_ANYWAY_MS   10000 /* its answer has the manager's term */
-#define OUTAGE_MAX	   128
-#define FAILURE_MAX	   512
-
-enum link_state {
-	LINK_DOWN,	 /* no connection; `next_attempt` says when to try     */
-	LINK_CONNECTING, /* waiting for the loop to say open or closed         */
-	LINK_OPEN,	 /* not joined yet */
-	LINK_JOINED,
-	LINK_CLOSING, /* given up; waiting for the loop to say closed       */
-};
-
-/* The manager has older records, and does not take the server in before all sessions have ended. */
-enum sessions_state {
-	SESSIONS_LIVE,
-	SESSIONS_TO_END, /* when the connection is closed */
-	SESSIONS_ENDING,
-	SESSIONS_ENDED,
-};
-
-struct membership {
-	struct membership_options options;
-	struct orders *orders;
-	pthread_t thread;
-
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	bool is_started;
-	bool is_stopping;
-	bool is_told;	  /* why we have closed the connection: that is logged */
-	bool is_renewing; /* the key, as soon as there is nothing between */
-	enum link_state state;
-	struct rpc_connection *connection; /* the thread's own reference, or NULL     */
-	struct join_key join_key;	   /* the thread's own */
-	int closed_status;
-	char outage[OUTAGE_MAX]; /* as logged last; empty while joined */
-	struct backoff backoff;
-	uint64_t next_attempt;	     /* on clock_ns()                                       */
-	struct server_identity self; /* number 0 before its first join */
-
-	struct store_term term; /* the manager's, that it told last */
-	enum sessions_state sessions;
-	int failure; /* not 0: it will not try again */
-	char failure_sentence[FAILURE_MAX];
-
-	uint64_t next_report;	/* on clock_ns(); no report before this */
-	uint64_t report_anyway; /* and one at this, also without news */
-	struct reported reported;
-	bool is_report_due;
-	bool is_term_due; /* stores do not know the last one yet */
-	bool is_kept_out; /* see membership_is_kept_out() */
-	bool has_joined;  /* this incarnation has joined at least once */
-};
 
 static unsigned long long printable(uint64_t number)
 {
@@ -288,174 +224,9 @@ static void drop_connection(struct membership *membership)
 
 /* ---- Joining. On the membership's thread. */
 
-static void take_identity(struct membership *membership, const Afar__ServerJoined *joined)
-{
-	const char *folder = membership->options.folder;
-	struct server_identity *self = &membership->self;
-
-	if (self->number == joined->server && strcmp(self->cluster, joined->cluster) == 0)
-		return;
-	pthread_mutex_lock(&membership->lock);
-	self->number = joined->server;
-	strcpy(self->cluster, joined->cluster); /* check_joined() has checked that it fits */
-	pthread_mutex_unlock(&membership->lock);
-	if (folder && identity_save(folder, self) != 0)
-		log_error("%s", error_last_line());
-}
-
-static int check_joined(const Afar__Frame *frame)
-{
-	const Afar__Reply *reply = frame->reply;
-
-	if (reply->result_case != AFAR__REPLY__RESULT_SERVER_JOINED ||
-	    reply->server_joined->server == 0 ||
-	    reply->server_joined->cluster[strcspn(reply->server_joined->cluster, " \n")] != '\0' ||
-	    strlen(reply->server_joined->cluster) - 1 >= IDENTITY_CLUSTER_MAX)
-		return error_fail(-AFAR_EMALFORMED, "join: the manager's answer does not say who "
-						    "this server is");
-	return 0;
-}
-
-/* Does nothing, because the manager waits for no answer. */
-static void on_released(void *argument)
-{
-	(void)argument;
-}
-
-/* Releases the extents that the manager does not know. Without memory for that they stay until the
- * next join lists them again. */
-static void release_unknown(struct membership *membership, const Afar__ServerJoined *joined)
-{
-	if (fence_extents(membership->options.fence, joined->release, joined->n_release,
-			  on_released, NULL) != 0)
-		log_error("release of %zu extents: %s", joined->n_release, error_last_line());
-}
-
-/* The manager gives what they have to others. Their end begins when this connection has gone (on_closed()). -EAGAIN, with a
- * sentence. */
-static int end_sessions_first(struct membership *membership)
-{
-	pthread_mutex_lock(&membership->lock);
-	if (membership->sessions == SESSIONS_LIVE)
-		membership->sessions = SESSIONS_TO_END;
-	pthread_mutex_unlock(&membership->lock);
-	return error_fail(-EAGAIN, "the sessions of before have to end here first: that waits for "
-				   "whoever is in the middle of a transfer, also if it is stopped");
-}
-
-static bool have_sessions_ended(struct membership *membership)
-{
-	bool have_ended;
-
-	pthread_mutex_lock(&membership->lock);
-	have_ended = membership->sessions == SESSIONS_ENDED;
-	pthread_mutex_unlock(&membership->lock);
-	return have_ended;
-}
-
-/* Returns whether the answer says that they have to end, and they have not. */
-static bool must_end_sessions(struct membership *membership, const Afar__Reply *reply)
-{
-	return reply->result_case == AFAR__REPLY__RESULT_SERVER_JOINED &&
-	       reply->server_joined->ends_sessions && !have_sessions_ended(membership);
-}
-
-static void take_term(struct membership *membership, const Afar__Term *term)
-{
-	if (!term)
-		return;
-	pthread_mutex_lock(&membership->lock);
-	if (membership->term.number != term->number || membership->term.random != term->random) {
-		membership->term = (struct store_term){term->number, term->random};
-		membership->is_term_due = true;
-		pthread_cond_signal(&membership->changed);
-	}
-	pthread_mutex_unlock(&membership->lock);
-}
-
-/* Sends the join with everything filled in and acts on the answer. */
-static int exchange_join(struct membership *membership, Afar__ServerJoin *join)
-{
-	const struct membership_options *options = &membership->options;
-	const struct rpc_envelope envelope = {
-		.incarnation = options->incarnation->number,
-		.deadline = clock_deadline_ms(JOIN_TIMEOUT_MS),
-	};
-	Afar__Request request = AFAR__REQUEST__INIT;
-	Afar__ServerJoined *joined;
-	Afar__Frame *frame;
-	int ret;
-
-	request.call_case = AFAR__REQUEST__CALL_SERVER_JOIN;
-	request.server_join = join;
-	ret = rpc_call(membership->connection, &envelope, &request, &frame);
-	if (ret != 0)
-		return ret;
-	ret = must_end_sessions(membership, frame->reply) ? end_sessions_first(membership)
-							  : check_joined(frame);
-	if (ret == 0) {
-		joined = frame->reply->server_joined;
-		take_identity(membership, joined);
-		take_term(membership, joined->term);
-		join_take_stores(options, join, joined);
-		release_unknown(membership, joined);
-	}
-	rpc_frame_free(frame);
-	return ret;
-}
-
-/* Lends one store more, as a join does. Runs in an order, on the membership's thread. */
-static int lend_store(void *context, struct store *store)
-{
-	struct membership *membership = context;
-	const struct membership_options *options = &membership->options;
-	const struct rpc_envelope envelope = {
-		.incarnation = options->incarnation->number,
-		.deadline = clock_deadline_ms(JOIN_TIMEOUT_MS),
-	};
-	Afar__Request request = AFAR__REQUEST__INIT;
-	Afar__StoreLend *lend;
-	Afar__Frame *frame;
-	int ret = join_compose_store(options, store, &lend);
-
-	if (ret != 0)
-		return ret;
-	request.call_case = AFAR__REQUEST__CALL_STORE_LEND;
-	request.store_lend = lend;
-	ret = rpc_call(membership->connection, &envelope, &request, &frame);
-	if (ret == 0) {
-		ret = join_take_store(options, store, lend, membership->self.cluster, frame);
-		rpc_frame_free(frame);
-	}
-	/* The manager may have accepted it, and it is about to be closed: the next join settles that. */
-	if (ret == -ETIMEDOUT || ret == -AFAR_EMALFORMED)
-		rpc_connection_close(membership->connection);
-	afar__store_lend__free_unpacked(lend, NULL);
-	return ret;
-}
-
-static int send_join(struct membership *membership)
-{
-	Afar__ServerJoin *join;
-	struct store_term term;
-	int ret;
-
-	pthread_mutex_lock(&membership->lock);
-	term = membership->term;
-	pthread_mutex_unlock(&membership->lock);
-	ret = join_compose(&membership->options, &membership->self, term, &join);
-	if (ret != 0)
-		return ret;
-	join->ends_first = true;
-	join->has_ended_sessions = have_sessions_ended(membership);
-	ret = exchange_join(membership, join);
-	afar__server_join__free_unpacked(join, &protobuf_wiping);
-	return ret;
-}
-
 static void join_manager(struct membership *membership)
 {
-	int ret = send_join(membership);
+	int ret = membership_send_join(membership);
 
 	if (is_final(membership, ret))
 		give_up(membership, ret);
@@ -513,7 +284,7 @@ static void on_reported(void *argument, const Afar__Frame *frame, int status)
 	(void)status;
 	if (frame && frame->body_case == AFAR__FRAME__BODY_REPLY &&
 	    frame->reply->result_case == AFAR__REPLY__RESULT_TERM)
-		take_term(membership, frame->reply->term);
+		membership_take_term(membership, frame->reply->term);
 }
 
 /* Has the stores note the manager's term. */
@@ -682,7 +453,7 @@ static int open_orders(struct membership *membership)
 		.fence = membership->options.fence,
 		.stores = membership->options.stores,
 		.devices = {membership->options.incarnation->number, membership->options.stores,
-			    lend_store, membership},
+			    membership_lend_store, membership},
 		.queued = on_queued,
 		.context = membership,
 	};

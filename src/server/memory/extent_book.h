@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The books of the pool of extents: which states there are, which extents are in them, and how many
- * bytes that makes. extent_book.c keeps them; extent.c and scrubber.c do the work.
+ * bytes that makes. extent_book.c keeps them; extent.c, extent_reserve.c, extent_keys.c and scrubber.c
+ * do the work.
  */
 #ifndef SERVER_EXTENT_BOOK_H
 #define SERVER_EXTENT_BOOK_H
@@ -87,6 +88,34 @@ static inline void extent_notify(const struct extent_pool *pool)
 
 /* scrubber.c: starts the thread, which ends when the pool is closing. -EAGAIN, with a sentence. */
 int scrubber_start(struct extent_pool *pool);
+
+/* extent_keys.c: while nobody else looks at the extent's keys, or with the pool's lock. */
+
+/* Makes the key for this reach, if there is none. */
+int extent_key_register(struct extent_pool *pool, struct extent *extent, struct reach reach);
+/* Ends the extent's keys. Afterwards no transfer can begin on it, unless its memory was lent: peers
+ * that have the memory itself can still access it. */
+void extent_keys_end(struct extent_pool *pool, struct extent *extent);
+
+static inline struct extent_info extent_describe(const struct extent *extent)
+{
+	return (struct extent_info){
+		.extent = extent->number,
+		.namespace = extent->namespace,
+		.length = extent->length,
+		.class = extent->class,
+	};
+}
+
+static inline size_t extent_list_length(const struct cds_list_head *list)
+{
+	const struct cds_list_head *node;
+	size_t length = 0;
+
+	for (node = list->next; node != list; node = node->next)
+		length++;
+	return length;
+}
 
 /* Hold the pool's lock when you call these. */
 

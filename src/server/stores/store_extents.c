@@ -5,8 +5,6 @@
  * several steps continues where the layer says that one has ended.
  */
 #include <afar/error.h>
-#include <assert.h>
-#include <endian.h>
 #include <errno.h>
 #include <openssl/rand.h>
 #include <stdlib.h>
@@ -23,116 +21,6 @@ static struct store_extent *extent_of(struct space_request *request)
 	return caa_container_of(request, struct store_extent, request);
 }
 
-/* ---- The table */
-
-static struct space_owner owner_of(uint64_t namespace, uint64_t number)
-{
-	const uint64_t words[2] = {htole64(namespace), htole64(number)};
-	struct space_owner owner;
-
-	memcpy(owner.bytes, words, sizeof(owner.bytes));
-	return owner;
-}
-
-static struct store_extent *extent_new(struct store *store, uint64_t namespace, uint64_t number,
-				       uint64_t length)
-{
-	struct store_extent *extent = calloc(1, sizeof(*extent));
-
-	if (!extent)
-		return NULL;
-	extent->store = store;
-	extent->namespace = namespace;
-	extent->number = number;
-	extent->length = length;
-	CDS_INIT_LIST_HEAD(&extent->releases);
-	pages_begin(extent);
-	return extent;
-}
-
-static void enter(struct store_extent *extent)
-{
-	struct store *store = extent->store;
-
-	pthread_mutex_lock(&store->lock);
-	cds_list_add_tail(&extent->node, &store->extents);
-	store->nr_extents++;
-	pthread_mutex_unlock(&store->lock);
-}
-
-static void leave(struct store_extent *extent)
-{
-	struct store *store = extent->store;
-
-	pthread_mutex_lock(&store->lock);
-	cds_list_del(&extent->node);
-	store->nr_extents--;
-	pthread_mutex_unlock(&store->lock);
-}
-
-static void set_state(struct store_extent *extent, enum store_extent_state state)
-{
-	pthread_mutex_lock(&extent->store->lock);
-	extent->state = state;
-	pthread_mutex_unlock(&extent->store->lock);
-}
-
-struct store_extent *store_extent_named(const struct store *store, uint64_t number,
-					uint64_t namespace)
-{
-	struct store_extent *extent;
-
-	cds_list_for_each_entry (extent, &store->extents, node) {
-		if (extent->number == number)
-			return extent->namespace == namespace ? extent : NULL;
-	}
-	return NULL;
-}
-
-const struct store_extent *store_extent_at(const struct store *store, uint64_t lba)
-{
-	const struct store_extent *extent;
-
-	cds_list_for_each_entry (extent, &store->extents, node) {
-		if (extent->range == ftl_lba_range(lba))
-			return extent;
-	}
-	return NULL;
-}
-
-int store_find_extents(struct store *store)
-{
-	struct space_range range;
-	uint64_t address = 0, words[2];
-
-	while (space_next(store->space, address, &range)) {
-		struct store_extent *extent;
-
-		memcpy(words, range.owner.bytes, sizeof(words));
-		extent = extent_new(store, le64toh(words[0]), le64toh(words[1]),
-				    range.length * FTL_BLOCK);
-		if (!extent)
-			return error_code(-ENOMEM);
-		extent->range = range.id;
-		extent->is_confirmed = range.start >= STORE_CONFIRMED;
-		extent->state = extent->is_confirmed ? EXTENT_IS_CONFIRMED : EXTENT_IS_PROVISIONAL;
-		enter(extent);
-		address = range.start + range.length;
-	}
-	return 0;
-}
-
-static void end_keys(struct store_extent *extent)
-{
-	for (int i = 0; i < 2; i++) {
-		if (!extent->keys[i].domain)
-			continue;
-		domain_deregister(extent->keys[i].domain, extent->keys[i].on);
-		domains_put(extent->store->domains, extent->keys[i].domain);
-		extent->keys[i].domain = NULL;
-	}
-}
-
 static void tell_removed(struct store_extent *extent, int result);
 
 void store_drop_extents(struct store *store)
@@ -140,70 +28,11 @@ void store_drop_extents(struct store *store)
 	struct store_extent *extent, *next;
 
 	cds_list_for_each_entry_safe (extent, next, &store->extents, node) {
-		end_keys(extent);
-		leave(extent);
+		store_extent_end_keys(extent);
+		store_extent_leave(extent);
 		tell_removed(extent, -ECANCELED);
 		free(extent);
 	}
-}
-
-bool store_has(struct store *store, uint64_t namespace)
-{
-	const struct store_extent *extent;
-	bool is_found = false;
-
-	pthread_mutex_lock(&store->lock);
-	cds_list_for_each_entry (extent, &store->extents, node) {
-		if (extent->namespace == namespace && !store_extent_is_leaving(extent))
-			is_found = true;
-	}
-	pthread_mutex_unlock(&store->lock);
-	return is_found;
-}
-
-size_t store_nr_extents(struct store *store)
-{
-	size_t nr;
-
-	pthread_mutex_lock(&store->lock);
-	nr = store->nr_extents;
-	pthread_mutex_unlock(&store->lock);
-	return nr;
-}
-
-/* ---- Changes at the layer */
-
-static void give_up_change(struct store_work *work)
-{
-	struct store_extent *extent = caa_container_of(work, struct store_extent, work);
-
-	extent->request.result = -EIO;
-	extent->request.done(&extent->request);
-}
-
-/* Frees an extent that was being made. The others are dropped with the store's list. */
-static void forget_change(struct store_work *work)
-{
-	struct store_extent *extent = caa_container_of(work, struct store_extent, work);
-
-	if (extent->is_being_made)
-		free(extent);
-}
-
-/* Begins the extent's request by a function of the space. */
-static int change(struct store_extent *extent,
-		  int (*begin)(struct space *space, struct space_request *request))
-{
-	struct store *store = extent->store;
-	int ret = store->is_gone     ? error_code(-EIO)
-		  : store->is_closed ? error_code(-ECANCELED)
-				     : begin(store->space, &extent->request);
-
-	if (ret != 0)
-		return ret;
-	extent->work = (struct store_work){.give_up = give_up_change, .forget = forget_change};
-	store_work_begin(store, &extent->work);
-	return 0;
 }
 
 /* ---- Listing */
@@ -312,7 +141,7 @@ static void take_made(struct reservation *reservation, uint32_t range)
 	extent->is_being_made = false;
 	extent->range = range;
 	extent->state = is_wanted ? EXTENT_IS_PROVISIONAL : EXTENT_IS_LEAVING;
-	enter(extent);
+	store_extent_enter(extent);
 	store_count(extent->store);
 	reservation_answer(reservation, 0);
 	if (!is_wanted)
@@ -350,10 +179,10 @@ static void run_reservation(void *argument)
 	extent->request = (struct space_request){
 		.start = SPACE_ANYWHERE,
 		.length = extent->length / FTL_BLOCK,
-		.owner = owner_of(extent->namespace, extent->number),
+		.owner = store_extent_owner(extent->namespace, extent->number),
 		.done = on_created,
 	};
-	ret = change(extent, space_create);
+	ret = store_extent_change(extent, space_create);
 	if (ret == 0) {
 		cds_list_add_tail(&reservation->node, &reservation->store->reservations);
 		return;
@@ -416,11 +245,12 @@ int store_reserve(struct store *store, uint64_t namespace, uint64_t bytes, uint6
 	reservation = calloc(1, sizeof(*reservation));
 	if (!reservation)
 		return error_code(-ENOMEM);
-	*reservation = (struct reservation){.store = store,
-					    .extent = extent_new(store, namespace, number, bytes),
-					    .answer_at = answer_time(deadline),
-					    .done = done,
-					    .argument = argument};
+	*reservation =
+		(struct reservation){.store = store,
+				     .extent = store_extent_new(store, namespace, number, bytes),
+				     .answer_at = answer_time(deadline),
+				     .done = done,
+				     .argument = argument};
 	ret = reservation->extent ? progress_run(store->progress, run_reservation, reservation)
 				  : error_code(-ENOMEM);
 	if (ret != 0) {
@@ -449,7 +279,7 @@ static void on_moved(struct space_request *request)
 	if (result == 0)
 		extent->is_confirmed = true;
 	if (result == 0 && extent->state == EXTENT_IS_PROVISIONAL)
-		set_state(extent, EXTENT_IS_CONFIRMED);
+		store_extent_set_state(extent, EXTENT_IS_CONFIRMED);
 	if (extent->is_to_be_removed)
 		extent_remove(extent);
 	cds_list_splice(&store->asking, &asking);
@@ -458,7 +288,7 @@ static void on_moved(struct space_request *request)
 		if (result != 0 && keys->extents[keys->nr_done] == extent->number)
 			keys->done(keys,
 				   error_fail(result, "confirm an extent of store %016llx: %s",
-					      (unsigned long long)store_number(store),
+					      (unsigned long long)store->number,
 					      afar_strerror(result)));
 		else
 			keys_continue(keys);
@@ -476,7 +306,7 @@ static int confirm(struct store_extent *extent)
 		.start = store_confirmed_at(extent->range),
 		.done = on_moved,
 	};
-	ret = change(extent, space_relocate);
+	ret = store_extent_change(extent, space_relocate);
 	extent->is_moving = ret == 0;
 	return ret;
 }
@@ -530,7 +360,7 @@ static void keys_continue(struct store_keys *keys)
 					 "store %016llx",
 					 (unsigned long long)number,
 					 (unsigned long long)keys->reach.namespace,
-					 (unsigned long long)store_number(store));
+					 (unsigned long long)store->number);
 		} else if (extent->state == EXTENT_IS_PROVISIONAL) {
 			ret = confirm(extent);
 			if (ret != 0)
@@ -551,7 +381,7 @@ static void run_keys(void *argument)
 	if (keys->store->is_closed || keys->store->is_gone)
 		keys->done(keys, error_fail(-AFAR_ESERVER,
 					    "get keys of store %016llx: its device is gone",
-					    (unsigned long long)store_number(keys->store)));
+					    (unsigned long long)keys->store->number));
 	else
 		keys_continue(keys);
 }
@@ -621,11 +451,11 @@ static void on_removed(struct space_request *request)
 	if (request->result != 0) {
 		log_error("store %s: extent %llx cannot be removed: %s", store->path,
 			  (unsigned long long)extent->number, afar_strerror(request->result));
-		set_state(extent, EXTENT_IS_STUCK);
+		store_extent_set_state(extent, EXTENT_IS_STUCK);
 		tell_removed(extent, request->result);
 		return;
 	}
-	leave(extent);
+	store_extent_leave(extent);
 	tell_removed(extent, 0);
 	free(extent);
 	store_count(store);
@@ -641,10 +471,10 @@ static void extent_remove(struct store_extent *extent)
 	if (extent->is_moving)
 		return;
 	extent->request = (struct space_request){.id = extent->range, .done = on_removed};
-	ret = change(extent, space_remove);
+	ret = store_extent_change(extent, space_remove);
 	if (ret == 0)
 		return;
-	set_state(extent, EXTENT_IS_STUCK);
+	store_extent_set_state(extent, EXTENT_IS_STUCK);
 	tell_removed(extent, ret);
 }
 
@@ -686,8 +516,8 @@ static void await(struct release *release, size_t i, struct store_extent *extent
 		return;
 	wait->is_first = true;
 	wait->had_keys = extent->keys[0].domain || extent->keys[1].domain || extent->was_reached;
-	set_state(extent, EXTENT_IS_LEAVING);
-	end_keys(extent);
+	store_extent_set_state(extent, EXTENT_IS_LEAVING);
+	store_extent_end_keys(extent);
 }
 
 /* The manager did not know it when it was listed. Somebody may have shown a capability for it

@@ -1,6 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the files of a store share: store.c (device, identity, life), store_extents.c (what is asked
- * of its extents), store_trims.c, store_scrub.c, store_zero.c, and pager.c (the transfers of clients). */
+/*
+ * What the files of a store share. Each uses those behind it:
+ *
+ *   store.c             the thread, and the store's life
+ *   store_scrub.c       reading what is at rest
+ *   store_zero.c        ranges of zeros
+ *   store_extents.c     what is asked of its extents
+ *   store_table.c       which extents there are, and their changes
+ *   store_trims.c       what is given back
+ *   pager.c             the transfers of clients
+ *   store_records.c     what it writes about itself
+ *   store_device.c      the device and its layer, made and opened
+ *   store_work.c        what is under way, and calls that wait
+ */
 #ifndef SERVER_STORE_PRIVATE_H
 #define SERVER_STORE_PRIVATE_H
 
@@ -95,7 +107,7 @@ struct store {
 	unsigned nr_trims;
 	struct cds_list_head under_way; /* struct store_work */
 	struct cds_list_head given_up;	/* those that the layer did not end */
-	struct {			/* store_write_record()'s */
+	struct {			/* write_record()'s */
 		struct ftl_record_change change;
 		struct ftl_trim trim;
 		struct ftl_sync sync;
@@ -121,11 +133,8 @@ struct store {
 	struct store_stat stat;
 };
 
-/* ---- store.c */
+/* ---- store_work.c */
 
-/* Writes a small record of the store's own, or removes it (NULL), and waits until that is on the
- * device. On the thread; blocks. */
-int store_write_record(struct store *store, uint32_t id, const void *data, size_t size);
 /* Takes the layer's numbers for store_stat(). On the thread. While the layer works, its polls do so
  * now and then; call it after a change that nothing may follow for long. */
 void store_count(struct store *store);
@@ -138,6 +147,10 @@ int store_answer(struct store *store, int result, bool is_change);
 void store_work_begin(struct store *store, struct store_work *work);
 /* Also from `give_up`, and then it does nothing. */
 void store_work_end(struct store *store, struct store_work *work);
+/* The device is beyond use. True: something was under way. */
+bool store_give_up_work(struct store *store);
+/* The layer has gone: frees what it was given. */
+void store_forget_work(struct store *store);
 
 /* Runs a call on the store's thread, and waits for it. */
 struct store_call {
@@ -151,6 +164,21 @@ struct store_call {
 int store_wait(struct store *store, struct store_call *call);
 /* Ends a call with `ret` and, if that is an error, the thread's last sentence. */
 void store_call_end(struct store_call *call, int ret);
+
+/* ---- store_device.c, with sentences */
+
+/* Opens the device. A file that is to be made and is not there is made. -EBUSY, -EACCES, -ENOENT, … */
+int store_open_device(struct store *store);
+/* Opens the layer in it. */
+int store_open_layer(struct store *store);
+
+/* ---- store_records.c, on the thread */
+
+/* Begins the next opening, on the device. A join that no manager is known to have accepted is
+ * proposed again, because one may have. */
+int store_begin_opening(struct store *store);
+/* Makes everything durable, and writes that this was a clean end. */
+int store_end_opening(struct store *store);
 
 /* ---- store_scrub.c, on the thread */
 
@@ -168,7 +196,7 @@ void store_scrub_close(struct store *store);
 bool store_zero(struct store *store, struct reach reach, const struct message_request *request,
 		struct message_reply *reply, const struct progress_message *message);
 
-/* ---- store_extents.c, on the thread */
+/* ---- store_table.c, on the thread */
 
 /* Finds an extent. NULL: it is not there, or is another namespace's. */
 struct store_extent *store_extent_named(const struct store *store, uint64_t number,
@@ -180,6 +208,22 @@ static inline bool store_extent_is_leaving(const struct store_extent *extent)
 }
 /* Finds the extent that has a block of the layer. NULL: none has. */
 const struct store_extent *store_extent_at(const struct store *store, uint64_t lba);
+/* Finds the extents of the space. -ENOMEM; -EBADMSG, with a sentence. */
+int store_find_extents(struct store *store);
+/* Makes an extent that is in no table yet. NULL: there is no memory. */
+struct store_extent *store_extent_new(struct store *store, uint64_t namespace, uint64_t number,
+				      uint64_t length);
+void store_extent_enter(struct store_extent *extent);
+void store_extent_leave(struct store_extent *extent);
+void store_extent_set_state(struct store_extent *extent, enum store_extent_state state);
+void store_extent_end_keys(struct store_extent *extent);
+/* Returns what the layer notes of an extent's owner. */
+struct space_owner store_extent_owner(uint64_t namespace, uint64_t number);
+/* Begins the extent's request by a function of the space. */
+int store_extent_change(struct store_extent *extent,
+			int (*begin)(struct space *space, struct space_request *request));
+
+/* ---- store_extents.c, on the thread */
 
 /* Lists the extents for those that wait, if nothing is left to wait for. */
 void store_listings_go_on(struct store *store);
@@ -187,9 +231,7 @@ void store_listings_go_on(struct store *store);
 uint64_t store_reservations_due(const struct store *store);
 void store_reservations_answer(struct store *store);
 
-/* Finds the extents of the space. -ENOMEM; -EBADMSG, with a sentence. */
-int store_find_extents(struct store *store);
-/* Frees what is known of them, and ends their keys. */
+/* Frees what is known of extents, and ends their keys. */
 void store_drop_extents(struct store *store);
 
 #endif
