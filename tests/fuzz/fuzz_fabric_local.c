@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "base/shared.h"
-#include "fabric/local/local.h"
+#include "fabric/local/memory.h"
 
 #define LENT_BYTES    4096U
 #define GUARD_BYTES   256U

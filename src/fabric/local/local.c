@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "fabric/local/memory.h"
 
 static const struct fabric_listening_ops local_listening_ops = {
 	.listen = local_listen,
