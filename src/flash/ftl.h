@@ -43,6 +43,7 @@
 #include <urcu/list.h>
 
 #include "flash/device/device.h"
+#include "flash/request.h"
 
 #define FTL_BLOCK 4096U
 
@@ -148,42 +149,6 @@ int ftl_fd(struct ftl *ftl);
 /* Returns why nothing can be changed any more, negative, while reads go on; 0: it can. Later failures
  * do not change the answer. */
 int ftl_failure(const struct ftl *ftl);
-
-/* ---- what the layer keeps in requests ---- */
-
-/* A request's place among those that change something: [0] is changed, [1] is read or unused. */
-struct ftl_order {
-	struct cds_list_head node;
-	uint64_t ticket;
-	uint64_t lba[2];
-	uint64_t count[2];
-	bool is_awaited;  /* a sync waits for it */
-	bool is_recorded; /* all its records are in the journal's blocks */
-};
-
-/* Waits for a page of the map. */
-struct ftl_waiter {
-	struct cds_list_head node;
-	void (*ready)(struct ftl_waiter *waiter, int result);
-};
-
-struct map_page;
-
-/* A trim or a clone, which goes through its blocks one page of the map at a time. */
-struct ftl_sweep {
-	struct cds_list_head node;
-	struct ftl_order order;
-	struct ftl_waiter waiter;
-	struct ftl *ftl;
-	struct map_page *page; /* that it waits for */
-	uint64_t position;     /* blocks done */
-	int result; /* 0, or the first bad block's error; the bytes of good blocks are there */
-	uint64_t flushed; /* how far the journal must be durable before it begins */
-	bool is_clone;
-	bool is_first; /* no earlier one has blocks in common with it */
-	bool is_started;
-	bool is_waiting;
-};
 
 /* ---- reading and writing ---- */
 

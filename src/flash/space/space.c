@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Changes of the address space. Each makes a few calls to the layer, one after the other: records
- * in an order that a crash may cut anywhere, then a sync. space_table.h has the ranges in memory.
+ * in an order that a crash may cut anywhere, then a sync. space_table.h has the ranges in memory,
+ * space_look.c finds them, and space_open.c has what was changing when the last process ended.
  *
  * Before its first call a change holds all addresses and room that it will need. It keeps what it
  * gives up until its last call has ended. So it can always be finished or undone.
@@ -10,24 +11,10 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "flash/space/space_table.h"
-
-struct space {
-	struct ftl *ftl;
-	struct space_table table;
-	unsigned nr_under_way;
-	struct cds_list_head repeats;
-};
-
-/* A change that a crash interrupted, and that the open finishes. */
-struct repeat {
-	struct space_request request;
-	struct cds_list_head node;
-};
+#include "flash/space/space_private.h"
 
 /* ---- calling the layer */
 
@@ -410,19 +397,6 @@ static void trim_tail(struct space_request *request, const struct space_entry *e
 	       on_shrunk);
 }
 
-/* Returns how many blocks of a range can be found when no change is under way. */
-static uint64_t visible_of(const struct space_record *record)
-{
-	switch ((enum space_intent)record->intent) {
-	case SPACE_SHRINKING:
-		return record->keep;
-	case SPACE_REMOVING:
-		return 0;
-	default:
-		return record->length;
-	}
-}
-
 /* Ends the writing of an intent. If it was written, `go_on` does the next step. */
 static void take_intent(struct space_request *request, int result,
 			void (*go_on)(struct space_request *, const struct space_entry *))
@@ -431,7 +405,7 @@ static void take_intent(struct space_request *request, int result,
 
 	if (!result)
 		entry->record = written(request);
-	entry->visible = visible_of(&entry->record);
+	entry->visible = space_visible(&entry->record);
 	if (result)
 		finish_change(request, result);
 	else
@@ -513,6 +487,15 @@ int space_remove(struct space *space, struct space_request *request)
 	return 0;
 }
 
+void space_resume(struct space *space, struct space_request *request, struct space_entry *entry)
+{
+	begin(space, request, entry);
+	if (entry->record.intent == SPACE_SHRINKING)
+		trim_tail(request, entry);
+	else
+		trim_all(request, entry);
+}
+
 /* ---- cloning */
 
 static void finish_clone(struct space_request *request, int result)
@@ -570,214 +553,4 @@ int space_clone_range(struct space *space, struct space_request *request)
 	};
 	ftl_clone(space->ftl, &request->call.clone);
 	return 0;
-}
-
-/* ---- looking */
-
-bool space_is_busy(const struct space *space)
-{
-	return space->nr_under_way;
-}
-
-bool space_find(const struct space *space, uint64_t address, struct space_place *out)
-{
-	const struct space_table *table = &space->table;
-	size_t at = space_table_search(table, address);
-	const struct space_entry *entry;
-	uint64_t block;
-
-	if (at == table->nr_spans || table->spans[at].start > address)
-		return false;
-	entry = space_table_get(table, table->spans[at].id);
-	/* A span that a change holds in advance cannot be found yet. */
-	if (address < entry->record.start || address - entry->record.start >= entry->visible)
-		return false;
-	block = address - entry->record.start;
-	*out = (struct space_place){
-		.lba = ftl_lba(entry->id, (uint32_t)block),
-		.count = entry->visible - block,
-		.id = entry->id,
-	};
-	return true;
-}
-
-static void describe(const struct space_entry *entry, struct space_range *out)
-{
-	const struct space_record *record = &entry->record;
-
-	*out = (struct space_range){
-		.id = entry->id,
-		.owner = record->owner,
-		.start = record->start,
-		.length = entry->visible,
-		.reserved = record->reserved < entry->visible ? record->reserved : entry->visible,
-		.is_busy =
-			entry->is_changing || entry->nr_clones || record->intent != SPACE_SETTLED,
-	};
-}
-
-bool space_stat(const struct space *space, uint32_t id, struct space_range *out)
-{
-	const struct space_entry *entry = space_table_get(&space->table, id);
-
-	if (!entry || !entry->visible)
-		return false;
-	describe(entry, out);
-	return true;
-}
-
-bool space_next(const struct space *space, uint64_t address, struct space_range *out)
-{
-	const struct space_table *table = &space->table;
-
-	for (size_t at = space_table_search(table, address); at < table->nr_spans; at++) {
-		const struct space_entry *entry = space_table_get(table, table->spans[at].id);
-		uint64_t start = entry->record.start;
-
-		/* The span may include addresses that the range holds in advance. */
-		if (!entry->visible || start < table->spans[at].start ||
-		    start > table->spans[at].last || start + (entry->visible - 1) < address)
-			continue;
-		describe(entry, out);
-		return true;
-	}
-	return false;
-}
-
-void space_total(const struct space *space, const struct space_owner *owner,
-		 struct space_total *out)
-{
-	*out = (struct space_total){0};
-	for (size_t id = 0; id < space->table.nr_slots; id++) {
-		struct space_range range;
-
-		if (!space_stat(space, (uint32_t)id, &range) ||
-		    (owner && memcmp(owner, &range.owner, sizeof(*owner)) != 0))
-			continue;
-		out->nr_ranges++;
-		out->length += range.length;
-		out->reserved += range.reserved;
-	}
-}
-
-/* ---- opening */
-
-static int load_range(struct space_table *table, uint32_t id, const void *data)
-{
-	struct space_record record;
-	struct space_entry *entry;
-	int ret = space_record_decode(id, data, &record);
-
-	if (!ret)
-		ret = space_table_prepare(table);
-	if (ret)
-		return ret;
-	if (!space_table_is_free(table, record.start, record.length, NULL))
-		return error_fail(-EBADMSG,
-				  "open an address space: range %u overlaps another; its records "
-				  "are damaged",
-				  id);
-	ret = space_table_add(table, id, &entry);
-	if (ret)
-		return ret;
-	entry->record = record;
-	entry->visible = visible_of(&record);
-	space_table_hold(table, entry, record.start, record.length, 0, 0);
-	space_table_account_anyway(table, entry, record.reserved);
-	return 0;
-}
-
-static int load(struct space *space)
-{
-	uint32_t id = ftl_record_next(space->ftl, 0);
-
-	for (; id < SPACE_NR_RANGES; id = ftl_record_next(space->ftl, id + 1)) {
-		int ret = load_range(&space->table, id, ftl_record(space->ftl, id));
-
-		if (ret)
-			return ret;
-	}
-	return 0;
-}
-
-/*
- * Frees the repeated change. If it failed, the range stays as it is and the next open tries again.
- */
-static void on_repeated(struct space_request *request)
-{
-	struct repeat *repeat = caa_container_of(request, struct repeat, request);
-
-	cds_list_del(&repeat->node);
-	free(repeat);
-}
-
-static int repeat_change(struct space *space, struct space_entry *entry)
-{
-	struct repeat *repeat;
-	int ret;
-
-	if (entry->record.intent == SPACE_SETTLED)
-		return 0;
-	ret = space_table_prepare(&space->table);
-	if (ret)
-		return ret;
-	repeat = calloc(1, sizeof(*repeat));
-	if (!repeat)
-		return error_code(-ENOMEM);
-	cds_list_add_tail(&repeat->node, &space->repeats);
-	repeat->request.id = entry->id;
-	repeat->request.done = on_repeated;
-	begin(space, &repeat->request, entry);
-	if (entry->record.intent == SPACE_SHRINKING)
-		trim_tail(&repeat->request, entry);
-	else
-		trim_all(&repeat->request, entry);
-	return 0;
-}
-
-/*
- * Repeats the changes that a crash interrupted. Without memory the rest waits for the next open:
- * the blocks that were to go cannot be found anyway, and the open cannot fail any more because the
- * layer already has requests.
- */
-static void repeat_changes(struct space *space)
-{
-	for (size_t id = 0; id < space->table.nr_slots; id++) {
-		struct space_entry *entry = space_table_get(&space->table, (uint32_t)id);
-
-		if (entry && repeat_change(space, entry))
-			return;
-	}
-}
-
-int space_open(struct ftl *ftl, struct space **out)
-{
-	struct space *space = calloc(1, sizeof(*space));
-	struct ftl_stat stat;
-	int ret;
-
-	if (!space)
-		return error_code(-ENOMEM);
-	ftl_stat(ftl, &stat);
-	space->ftl = ftl;
-	CDS_INIT_LIST_HEAD(&space->repeats);
-	space_table_init(&space->table, stat.capacity_blocks, stat.map_slots);
-	ret = load(space);
-	if (ret) {
-		space_close(space);
-		return ret;
-	}
-	repeat_changes(space);
-	*out = space;
-	return 0;
-}
-
-void space_close(struct space *space)
-{
-	struct repeat *repeat, *next;
-
-	cds_list_for_each_entry_safe (repeat, next, &space->repeats, node)
-		free(repeat);
-	space_table_free(&space->table);
-	free(space);
 }
