@@ -32,7 +32,11 @@ struct buffer_cap_part {
 	atomic_size_t bytes;
 };
 
-void buffer_cap_init(struct buffer_cap *cap);
+static inline void buffer_cap_init(struct buffer_cap *cap)
+{
+	*cap = (struct buffer_cap){.bytes = 0};
+	CDS_INIT_LIST_HEAD(&cap->parts);
+}
 /* Count a connection in and out, on the loop's thread. After leaving, nothing is added or
  * removed. */
 void buffer_cap_enter(struct buffer_cap *cap, struct buffer_cap_part *part);
