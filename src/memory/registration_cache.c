@@ -235,13 +235,10 @@ static bool is_short(const struct registration_cache *cache)
 static void await_batch(struct registration_cache *cache)
 {
 	struct timespec until;
-	uint64_t deadline;
 
 	while (cache->nr_condemned == 0 && !is_short(cache) && !cache->is_closing)
 		pthread_cond_wait(&cache->condemned_some, &cache->lock);
-	deadline = clock_deadline_ms(PATIENCE_MS);
-	until.tv_sec = (time_t)(deadline / 1000000000U);
-	until.tv_nsec = (long)(deadline % 1000000000U);
+	until = clock_to_timespec(clock_deadline_ms(PATIENCE_MS));
 	while (cache->nr_condemned < cache->options.batch && !is_short(cache) &&
 	       !cache->is_closing &&
 	       pthread_cond_timedwait(&cache->condemned_some, &cache->lock, &until) == 0)

@@ -204,8 +204,7 @@ static int wait_for_supply(struct extent_pool *pool, struct reservation *reserva
 	if (reservation->deadline == CLOCK_NEVER) {
 		pthread_cond_wait(&pool->supply, &pool->lock);
 	} else {
-		until.tv_sec = (time_t)(reservation->deadline / 1000000000U);
-		until.tv_nsec = (long)(reservation->deadline % 1000000000U);
+		until = clock_to_timespec(reservation->deadline);
 		ret = pthread_cond_timedwait(&pool->supply, &pool->lock, &until);
 	}
 	pool->nr_waiting--;

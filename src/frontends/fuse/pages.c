@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "mount.h"
 #include "session.h"
 
@@ -31,10 +32,7 @@ static struct timespec after(long ns)
 	struct timespec at;
 
 	clock_gettime(CLOCK_REALTIME, &at);
-	at.tv_nsec += ns;
-	at.tv_sec += at.tv_nsec / SECOND_NS;
-	at.tv_nsec %= SECOND_NS;
-	return at;
+	return clock_to_timespec(clock_from_timespec(at) + (uint64_t)ns);
 }
 
 /* ---- Telling the kernel */

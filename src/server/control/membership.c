@@ -337,8 +337,7 @@ static void wait_until(struct membership *membership, uint64_t deadline)
 		pthread_cond_wait(&membership->changed, &membership->lock);
 		return;
 	}
-	until.tv_sec = (time_t)(deadline / 1000000000U);
-	until.tv_nsec = (long)(deadline % 1000000000U);
+	until = clock_to_timespec(deadline);
 	pthread_cond_timedwait(&membership->changed, &membership->lock, &until);
 }
 

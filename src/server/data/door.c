@@ -37,15 +37,13 @@ struct door {
  * lock. */
 static void pause_after(struct door *door, uint64_t took_ns)
 {
-	uint64_t pause_ns = (uint64_t)door->patience.crowd_ms * 1000000U, until_ns;
+	uint64_t pause_ns = (uint64_t)door->patience.crowd_ms * 1000000U;
 	struct timespec until;
 	int ret = 0;
 
 	if (pause_ns < took_ns * SWEEP_SHARE)
 		pause_ns = took_ns * SWEEP_SHARE;
-	until_ns = clock_ns() + pause_ns;
-	until.tv_sec = (time_t)(until_ns / 1000000000U);
-	until.tv_nsec = (long)(until_ns % 1000000000U);
+	until = clock_to_timespec(clock_ns() + pause_ns);
 	while (!door->is_stopping && ret != ETIMEDOUT)
 		ret = pthread_cond_timedwait(&door->changed, &door->lock, &until);
 }

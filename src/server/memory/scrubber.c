@@ -38,7 +38,7 @@ static int clear(struct extent *extent)
 	ret = segment_map_shared(extent->length, 1, &addr);
 	if (ret != 0)
 		return ret;
-	madvise(addr, extent->length, MADV_DONTDUMP); /* as in extent.c */
+	madvise(addr, extent->length, MADV_DONTDUMP); /* as in extent_reserve.c */
 	extent->addr = addr;
 	extent->was_lent = false;
 	return 0;

@@ -178,8 +178,7 @@ enum terminal_event terminal_wait(unsigned long long deadline)
 	struct pollfd input = {.fd = terminal.has_keys ? STDIN_FILENO : -1, .events = POLLIN};
 	enum terminal_event event = TERMINAL_TIMEOUT;
 	uint64_t now = clock_ns(), left = deadline > now ? deadline - now : 0;
-	struct timespec timeout = {.tv_sec = (time_t)(left / 1000000000U),
-				   .tv_nsec = (long)(left % 1000000000U)};
+	struct timespec timeout = clock_to_timespec(left);
 	sigset_t before;
 
 	/* A signal between the check and the sleep must end the sleep, too. */

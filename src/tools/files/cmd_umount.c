@@ -22,12 +22,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/mount_name.h"
 #include "tools/cli/cli.h"
 
 #define MOUNT_TYPE "fuse.afar"
 #define USERS_MAX  5 /* that are named */
 #define SAY_MS	   3000
-#define NAME_TAIL  64 /* as in src/frontends/fuse/device.c */
 
 /* ---- What is mounted where */
 
@@ -214,19 +214,14 @@ static void name_users(const char *place, char *out, size_t size)
 /* Returns the mount's process as a connection that ends with it; -1: it cannot be reached. */
 static int connect_to(const struct mounted *mounted, pid_t *pid)
 {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	const size_t whole = strlen(mounted->place);
-	int length = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1,
-			      "afar-mount/%u:%u/%s", mounted->major, mounted->minor,
-			      mounted->place + (whole > NAME_TAIL ? whole - NAME_TAIL : 0));
+	struct sockaddr_un address;
+	const socklen_t length =
+		mount_name(&address, mounted->major, mounted->minor, mounted->place);
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	if (fd >= 0 &&
-	    connect(fd, (const struct sockaddr *)&address,
-		    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) ==
-		    0 &&
+	if (fd >= 0 && connect(fd, (const struct sockaddr *)&address, length) == 0 &&
 	    /* Anybody may take such a name. */
 	    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
 	    (peer.uid == 0 || peer.uid == getuid() || getuid() == 0)) {

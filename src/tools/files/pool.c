@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "base/clock.h"
+
 #define WAITING_MAX 32 /* work that may wait before those that list help */
 
 /* ---- Adding and taking jobs: with the pool locked */
@@ -176,13 +178,9 @@ int pool_begin(struct pool *pool)
 
 bool pool_wait(struct pool *pool, int timeout_ms)
 {
-	struct timespec until;
+	const struct timespec until = clock_to_timespec(clock_deadline_ms(timeout_ms));
 	bool is_done;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += (long)timeout_ms * 1000000;
-	until.tv_sec += until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
 	pthread_mutex_lock(&pool->lock);
 	add_rest(pool);
 	if (!is_idle(pool))

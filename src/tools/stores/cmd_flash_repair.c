@@ -18,7 +18,7 @@ static void on_finding(void *context, enum check_area area, uint64_t at, const c
 	printf("%-10s 0x%" PRIx64 ": damaged; %s\n", check_area_name(area), at, what);
 }
 
-/* The owner of a range of a store has namespace and number of the extent: server/stores/store_extents.c. */
+/* The owner of a range of a store has namespace and number of the extent: server/stores/store_table.c. */
 static void on_lost(void *context, uint64_t at, const struct space_owner *owner, uint32_t range,
 		    uint32_t first, uint32_t last)
 {
