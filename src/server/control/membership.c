@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "server/control/identity.h"
-#include "server/membership_private.h"
+#include "server/control/membership_private.h"
 
 #define BACKOFF_MIN_MS	   100U
 #define BACKOFF_MAX_MS	   2000U

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "rpc/ticket.h"
+#include "server/data/admission.h"
 #include "server/memory/extent.h"
 
 struct stores;
@@ -26,18 +27,6 @@ struct tickets;
 int tickets_open(uint64_t incarnation, uint32_t lifetime_s, uint32_t memory_s,
 		 struct tickets **out);
 void tickets_close(struct tickets *tickets);
-
-/* The purpose for which a data connection is admitted. */
-struct admission {
-	uint64_t session;
-	struct reach reach;
-	uint64_t connection; /* its number: the nonce of its ticket */
-	/* Generation of the layout whose memory the client has in its address space; 0: it is for
-	 * transfers. An attached client loses the memory only when its session or that layout ends,
-	 * and is waited for then. */
-	uint64_t attaches;
-	uint64_t changes; /* number of the last change of a layout in the namespace; 0: none */
-};
 
 /* Ends all sessions that there are, as tickets_revoke() does. -ENOMEM: some may have ended. */
 int tickets_revoke_all(struct tickets *tickets);

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "rpc/message.h"
-#include "server/control/tickets.h"
+#include "server/data/admission.h"
 #include "server/memory/domains.h"
 
 #define PROGRESS_THREADS_MAX 64U

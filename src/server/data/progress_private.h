@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/spin.h"
 #include "fabric/listener.h"
+#include "server/data/admission.h"
 #include "server/data/congestion.h"
 #include "server/data/door.h"
 #include "server/data/mailbox.h"

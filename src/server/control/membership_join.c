@@ -17,7 +17,7 @@
 #include "rpc/protobuf.h"
 #include "server/control/identity.h"
 #include "server/control/join.h"
-#include "server/membership_private.h"
+#include "server/control/membership_private.h"
 
 static void take_identity(struct membership *membership, const Afar__ServerJoined *joined)
 {
