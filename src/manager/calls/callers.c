@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who asks the manager, and may ask for what; see callers.h. requests.c asks here, of each request. */
+/* Callers, and what each may ask for; see callers.h. requests.c asks here, of each request. */
 #include "manager/calls/callers.h"
 #include "manager/calls/live.h"
 

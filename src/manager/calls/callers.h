@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who asks the manager, and may ask for what, by the kind of key that the connection was made with (callers.c). */
+/* Callers, and what each may ask for, by the kind of key that its connection was made with (callers.c). */
 #ifndef MANAGER_CALLERS_H
 #define MANAGER_CALLERS_H
 

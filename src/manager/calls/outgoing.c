@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Calls to servers and clients, and what becomes of them. Who asks hands in what the answer goes to. */
+/* Calls to servers and clients, and what becomes of them. A caller hands in the function that takes the answer. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

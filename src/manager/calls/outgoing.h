@@ -69,14 +69,14 @@ Afar__Request *server_ask_extents(uint64_t ns, uint64_t bytes, enum extent_class
 				  uint64_t store);
 /* The request to release extents. NULL: no memory. */
 Afar__Request *server_ask_release(const struct extent_list *list);
-/* Whether the answer comes over the connection that the server has now. */
+/* True: the answer comes over the connection that the server has now. */
 bool outgoing_is_current(const struct core *core, const struct outgoing *outgoing,
 			 const struct event *event);
 /* Calls the server, and takes `outgoing` and `request` over, which may be NULL: without memory for the call it closes the
  * connection. */
 void server_call_or_close(struct core *core, struct live_server *live, uint32_t timeout_ms,
 			  Afar__Request *request, struct outgoing *outgoing);
-/* The same, to have it release extents. Takes the list over. */
+/* Likewise has it release extents. Takes the list over. */
 void server_call_release(struct core *core, struct live_server *live, outgoing_answered *answered,
 			 struct extent_list *list);
 /* Asks whether the server lives. Its connection is closed if it does not answer in time. */

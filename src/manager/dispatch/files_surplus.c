@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What of a pool nobody has needed for long goes back by itself. */
+/* Parts of a pool that nobody has needed for long go back by themselves. */
 #include "manager/dispatch/files_surplus.h"
 #include "base/log.h"
 #include "manager/files/pool.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What file systems do by themselves, and in which order. A room that has work of its own to do is called from here: in a batch of
- * the core's own (files_work()), or between batches (files_drive()). */
+/* The work that file systems do by themselves, in its order: in a batch of the core's own (files_work()), or between batches
+ * (files_drive()). A file that has such work is called from here. */
 #include <errno.h>
 
 #include "manager/dispatch/files_surplus.h"

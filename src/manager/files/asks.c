@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a call about files asks for, seen from its operations alone; see asks.h. */
+/* Calls about files, seen from their operations alone; see asks.h. */
 #include "manager/files/asks.h"
 #include "manager/calls/rights.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a call about files asks for, seen from its operations alone. A new operation is added here, too. */
+/* Calls about files, seen from their operations alone: the rights that they take, and more. A new operation is added here, too. */
 #ifndef MANAGER_FILES_ASKS_H
 #define MANAGER_FILES_ASKS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who uses which file, and what of that others wait for. */
+/* Files that sessions use, and others wait for. */
 #ifndef MANAGER_FILES_HOLDS_H
 #define MANAGER_FILES_HOLDS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The pool of a file system: which parts of it files have, what may be taken, and what is free, being zeroed, lost, or given back. */
+/* The pool of a file system: its parts that files have, and those that are free, being zeroed, lost, or given back. */
 #ifndef MANAGER_FILES_POOL_H
 #define MANAGER_FILES_POOL_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is stored of inodes, under which keys. Numbers in keys are big-endian, so that what belongs together
+/* Inodes, with all that they have, as records of the metastore, and their keys. Numbers in keys are big-endian, so that what belongs together
  * lies together and in order. */
 #include <errno.h>
 #include <stdlib.h>

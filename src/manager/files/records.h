@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is stored of file systems: records of the metastore. Each is put and deleted in the batch that runs. */
+/* File systems as records of the metastore. Each is put and deleted in the batch that runs. */
 #ifndef MANAGER_FILES_RECORDS_H
 #define MANAGER_FILES_RECORDS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is stored of file systems as a whole: their own records, what of their pools is free, and what is left of deleted ones. */
+/* Records of file systems as a whole: their own, those of the free parts of their pools, and the rest of deleted ones. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

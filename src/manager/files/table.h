@@ -209,7 +209,7 @@ struct file *file_cached(const struct fs *fs, uint64_t ino);
 /* The same, of a directory: else -ENOTDIR. */
 int file_get_directory(struct fs *fs, uint64_t ino, struct file **out);
 /* A new inode, not yet stored. Of a symbolic link with its target, else NULL. -ENOMEM, -ENOSPC (numbers
- * are used up). Whoever makes one that a user wants checks the limit before: limits_check_inodes(). */
+ * are used up). For a user the limit is checked before: limits_check_inodes(). */
 int file_new(struct fs *fs, uint32_t mode, const char *target, struct file **out);
 /* A copy of its inode to change, which is the inode from now on. NULL: no memory. */
 struct inode *file_edit(struct file *file);

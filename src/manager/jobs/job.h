@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Jobs: requests that take several steps, because servers have to be asked. All kinds share job.c
- * (the list of jobs), job_parts.c (the servers' answers, and the memory they grant) and jobs.c (the
- * steps, clients that wait and hear in time which server it is, sessions that end, commits that
- * fail). A kind is a table of functions, and one struct that begins with a struct job (reserve.c,
+ * Jobs: requests that take several steps, because servers have to be asked. All kinds share the list
+ * of jobs (job.c), and the servers' answers with the memory that they grant (job_parts.c). They share
+ * the steps, too (jobs.c): clients that wait and hear in time which server it is, sessions that end,
+ * commits that fail. A kind is a table of functions, and one struct that begins with a struct job (reserve.c,
  * seal.c).
  *
  * A job takes two steps in turn. `ask` runs between two batches: it looks at the tables, and asks

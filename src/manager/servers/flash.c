@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Stores outlive their servers. What a store holds is lost when it joins without it (store_joins.c), or when an operator
+ * Stores outlive their servers. An extent of a store is lost when it joins without that (store_joins.c), or when an operator
  * forgets the store (removals.c); never because a server has ended.
  */
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Stores, as servers bring them to the manager: how they join (store_joins.c), what becomes of them when their servers go, and
- * what is told of them (flash.c). Servers call here when they join and when they go (servers.c, joins.c).
+ * Stores, as servers bring them to the manager. They join (store_joins.c), stay when their servers go, and are told of
+ * (flash.c). Servers call here when they join and when they go (servers.c, joins.c).
  */
 #ifndef MANAGER_FLASH_H
 #define MANAGER_FLASH_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* References of sessions to regions: found, taken, dropped. What was freed goes with the last one: the region, and with
- * that the memory of a deleted namespace. */
+/* References of sessions to regions: found, taken, dropped. A freed region goes with the last one, and with the last
+ * region the memory of a deleted namespace. */
 #include <errno.h>
 
 #include <afar/afar.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Collecting changes of records, and committing them. What is in the records is store_records.c. */
+/* Collecting changes of records, and committing them. store_records.c makes the records. */
 #include <assert.h>
 #include <ctype.h>
 #include <endian.h>
