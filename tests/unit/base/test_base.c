@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What everything else stands on: sentences of errors, the log, cluster URIs, key files. Each test
- * runs in an empty temporary folder of its own.
+ * The base that everything else stands on: sentences of errors, the log, cluster URIs, key files.
+ * Each test runs in an empty temporary folder of its own.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -550,7 +550,7 @@ static void test_key_parses_good_files(void **state)
 
 	assert_int_equal(parse("", keys, 3), 0);
 	assert_int_equal(parse("\n\n", keys, 3), 0);
-	/* What is past `max` is not looked at, nor written. */
+	/* Nothing past `max` is looked at or written. */
 	keys[1].identity[0] = '!';
 	assert_int_equal(parse("a:" HEX "\nnonsense", keys, 1), 1);
 	assert_int_equal(keys[1].identity[0], '!');

@@ -77,7 +77,7 @@ static void waits_for_who_holds(void **state)
 	assert_true(holder.has_ended);
 	pthread_join(other, NULL);
 	finish(&holder);
-	/* That thread is gone. */
+	/* The thread that held is gone. */
 	hold_wait();
 }
 

@@ -12,7 +12,7 @@
 #include "client/abi.h"
 #include "unit/group.h"
 
-/* The same struct in three releases; the library has the second. */
+/* One struct in three releases; the library has the second. */
 struct first {
 	size_t size;
 	uint64_t a;

@@ -19,7 +19,7 @@
 #include "rpc/manager_features.h"
 #include "unit/group.h"
 
-/* What a connect ends with. */
+/* Returns what a connect ends with. */
 static int connect_region(struct afar_region *region)
 {
 	struct afar_queue *queue;
@@ -385,7 +385,7 @@ static void test_many_namespaces(void **state)
 	}
 	assert_in_range(fake.session->nr_reaches, 1, 12);
 	assert_in_range(queue->nr_paths, 1, 12);
-	/* What it had just now it still has. */
+	/* The session still has the grant that it got just now. */
 	assert_int_equal(afar_namespace_open(fake.session, "ns", &another), 0);
 	assert_int_equal(afar_region_open(another, "r", &region), 0);
 	assert_int_equal(afar_queue_connect(queue, afar_region_target(region)), -AFAR_ESERVER);

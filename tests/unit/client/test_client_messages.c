@@ -67,7 +67,7 @@ static void answer(struct talk *talk, struct message_reply reply, size_t length)
 	say(talk->liar.fd, &reply, length);
 }
 
-/* Of what is sent and of what has come. */
+/* Awaits the ends of what is sent and of what has come. */
 static int complete_both(struct talk *talk, struct message_slot **slot)
 {
 	struct fabric_completion completion;

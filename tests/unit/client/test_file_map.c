@@ -109,7 +109,7 @@ static void test_cuts(void **state)
 	assert_int_equal(map.nr, 0);
 }
 
-/* What comes later goes before what was known. */
+/* A piece that comes later takes the place of what was known. */
 static void test_supersedes(void **state)
 {
 	(void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program is told that its bytes are durable, or that they are in the file, although another thread synced, another session
- * cut the file, or the manager restarted meanwhile. Each case happens at its worst moment here, because the seam below waits for it.
+ * Bytes that a program is told are durable, or in the file, are so. Another thread may sync, another session may cut the file, or
+ * the manager may restart meanwhile. Each case happens at its worst moment here, because the seam below waits for it.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a session of a file system keeps of what is delegated to it, when answers come in another order than the manager
- * gave them: the session believes none that the manager may have taken back since.
+ * A session of a file system keeps what is delegated to it. Answers come in another order than the manager gave them:
+ * the session believes none that the manager may have taken back since.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -161,7 +161,7 @@ static void make(void (*meanwhile)(void))
 	change(&operation, true, meanwhile);
 }
 
-/* Whoever has looked its name up knows its number. */
+/* A program that has looked up the name knows the number. */
 static void set_size(void)
 {
 	Afar__FileSet message = AFAR__FILE_SET__INIT;

@@ -44,7 +44,7 @@ static void on_changed(void *context)
 	pthread_mutex_unlock(&data.lock);
 }
 
-/* What was given up on the way may still be seen for a moment. */
+/* Waits, because connections that were given up on the way may still be seen for a moment. */
 static void await_connections(unsigned nr_at_first, unsigned nr_at_second)
 {
 	pthread_mutex_lock(&data.lock);
@@ -123,7 +123,8 @@ static void test_takes_all_of_a_transport(void **state)
 	assert_int_equal(afar_region_close(region), 0);
 }
 
-/* What was refused is not tried again soon. One ticket more has the server close what it had over that lane. */
+/* The client does not soon try a lane again that was refused. With one ticket more the server closes what it
+ * had over that lane. */
 static void test_goes_on_without_a_dead_one(void **state)
 {
 	struct afar_region *region;

@@ -411,7 +411,7 @@ static void test_appending_too_many_homes(void **state)
 	layout_free(one);
 }
 
-/* What is spare is what the last group can cover more, in chunks that it has. */
+/* Spare is how much more the last group can cover in chunks that it has. */
 static void test_spare(void **state)
 {
 	struct message message = {0};
@@ -485,7 +485,7 @@ static void test_losing_an_extent(void **state)
 	assert_int_equal(layout_lost_bytes(more), nr_lost + 5000);
 	expect_sound(more);
 	layout_free(more);
-	/* Of another life, or another extent: nothing. */
+	/* Nothing is lost with a home of another life. */
 	assert_int_equal(
 		layout_without(layout, &(struct layout_home){.server = 101, .life = 7}, 1, &more),
 		0);
@@ -496,8 +496,8 @@ static void test_losing_an_extent(void **state)
 	layout_free(layout);
 }
 
-/* What is given up keeps its place, and was no server's. It is one with what is given up beside it, and not with what a server
- * has lost. */
+/* A piece that is given up keeps its place, and was no server's. It is one with a given up piece beside it, and not with one
+ * that a server has lost. */
 static void test_giving_up(void **state)
 {
 	const struct layout_home home = {.server = 101, .life = 1001};

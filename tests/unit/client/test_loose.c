@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Loose writes: however a connection ends, the server may have bytes of it that it has not come to, so writes
- * that were in flight on it are taken for loose until the server has said that it is closed.
+ * Loose writes: however a connection ends, the server may have bytes of it that it has not come to. So writes
+ * that were in flight on it count as loose until the server has said that it is closed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -119,7 +119,7 @@ static void end_under(uint16_t opcode, bool is_loose)
 		assert_int_equal(submit(opcode), 1);
 		assert_int_equal(world.nr_transfers, 1);
 		endings[i].end();
-		/* Of what was in flight, and what found the end, either may be first. */
+		/* Either may be first: the operation in flight, or the one that found the end. */
 		if (endings[i].end != end_at_post)
 			reap(endings[i].result);
 		else

@@ -15,7 +15,7 @@
 #include "lib/client/fake_fabric.h"
 #include "unit/group.h"
 
-/* What the servers have, and the gates of connections to them. */
+/* The memory that the servers have, and the gates of connections to them. */
 static struct {
 	_Alignas(8) uint8_t memory[FAKE_SERVERS][FAKE_UNIT];
 	atomic_uint word[FAKE_SERVERS]; /* 1: they lend it */
@@ -432,7 +432,7 @@ static void *hold(void *argument)
 	return NULL;
 }
 
-/* Whoever is at a copy has ended it before the windows are given back. */
+/* near_close() lets a thread that is at a copy end it before the windows are given back. */
 static void waits_for_who_copies(void **state)
 {
 	struct holder holder = {.target = open_near(1)};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Atomics of regions whose home is the NIC, in queues on a fake fabric: they are posted one-sided, their values go
- * where they should, in either byte order, order counts for them, and they are refused where there are none.
+ * Atomics of regions whose home is the NIC, in queues on a fake fabric. They are posted one-sided, and their
+ * values go where they should, in either byte order. Order counts for them, and they are refused where there are
+ * none.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -154,7 +155,7 @@ static void are_in_order_with_others(void **state)
 	expect(2, 0);
 }
 
-/* What was there before a failure is not taken for a value. */
+/* Bytes that were there before a failure are not taken for a value. */
 static void bring_nothing_when_they_fail(void **state)
 {
 	struct afar_op op = atomic_op(0, AFAR_OP_FETCH_ADD);
@@ -200,7 +201,7 @@ static void are_refused_on_a_path_without(void **state)
 	submit(&op);
 	assert_int_equal(world.nr_posted, 0);
 	expect(0, -EOPNOTSUPP);
-	/* That costs no connection. */
+	/* The refusal costs no connection. */
 	read.operand = 0;
 	submit(&read);
 	fake_complete(0, 0);

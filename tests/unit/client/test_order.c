@@ -176,7 +176,8 @@ static void test_failure_at_once(void **state)
 	order_close();
 }
 
-/* What fails and is reaped while an earlier one still waits must not reach those that come later. */
+/* A failure that is reaped while an earlier operation still waits must not reach those that come
+ * later. */
 static void test_reaped_failure_is_forgotten(void **state)
 {
 	(void)state;
@@ -243,7 +244,7 @@ static void test_expiry(void **state)
 	order_close();
 }
 
-/* What waits for order and then finds no room. */
+/* Operations that wait for order find no room afterwards. */
 static void test_no_room(void **state)
 {
 	(void)state;
@@ -265,7 +266,8 @@ static void test_no_room(void **state)
 	order_close();
 }
 
-/* What found no room on a connection that is cut has failed: nobody may go to sleep on it. */
+/* An operation that found no room on a connection that is cut has failed: nobody may go to sleep on
+ * it. */
 static void test_cut_while_blocked(void **state)
 {
 	struct afar_completion completion;
@@ -284,8 +286,8 @@ static void test_cut_while_blocked(void **state)
 	order_close();
 }
 
-/* A long chain that falls at once neither nests nor takes the square of its length. */
-/* That it was sealed is found out when a write has been taken and has to wait: it begins no more. */
+/* The queue finds out that the region was sealed when it has taken a write that has to wait: the
+ * write begins no more. */
 static void test_sealed_while_waiting(void **state)
 {
 	(void)state;
@@ -308,6 +310,7 @@ static void test_sealed_while_waiting(void **state)
 	order_close();
 }
 
+/* A long chain that falls at once neither nests nor takes the square of its length. */
 static void test_long_chains(void **state)
 {
 	const unsigned length = 65535;
@@ -387,7 +390,7 @@ static void test_flush_reads_behind(void **state)
 	order_expect(0, 1);
 	order_expect(2, 1);
 
-	/* Who may not write has nothing to make visible. */
+	/* A target that may not be written has nothing to make visible. */
 	wide->rights = RIGHT_READ;
 	flush(3, 0, wide);
 	order_expect(3, 0);

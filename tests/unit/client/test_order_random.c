@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Walks through random programs of a queue in which transfers end in any order, fail, are cancelled and expire,
- * against the rules of AFAR_OP_AFTER and AFAR_OP_FLUSH written down a second time. AFAR_LONG=1 walks longer.
+ * Walks through random programs of a queue, against the rules of AFAR_OP_AFTER and AFAR_OP_FLUSH written down a
+ * second time. Transfers end in any order, fail, are cancelled and expire. AFAR_LONG=1 walks longer.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +38,7 @@ static unsigned dice(unsigned sides)
 	return (unsigned)(walk.random >> 32) % sides;
 }
 
-/* Whether one has to do with an earlier one. */
+/* Returns whether a step has to do with an earlier one. */
 static bool heeds(const struct step *step, const struct step *earlier)
 {
 	if (step->flags & AFTER)
@@ -250,7 +250,7 @@ static void walk_once(uint64_t seed)
 		if (world.nr_transfers)
 			fake_complete(dice(world.nr_transfers), 0);
 		else
-			/* What is left found no room before. */
+			/* Those that are left found no room before. */
 			assert_true(queue_check(world.queue) || world.nr_transfers);
 		note_done();
 		check_active();

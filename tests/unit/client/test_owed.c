@@ -29,7 +29,7 @@ static struct binding *make_binding(struct peer *peer)
 	return binding;
 }
 
-/* As target_bind() does. What happens between its two looks counts, too. */
+/* Binds again as target_bind() does. `meanwhile` happens between its two looks, and counts, too. */
 static bool may_skip_after(struct binding *old, struct peer *peer, struct binding **out,
 			   void (*meanwhile)(struct peer *old))
 {

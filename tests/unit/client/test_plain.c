@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Plain memory in blocking calls over a transport that wants memory registered and refuses to, because no more can be
- * pinned: the bytes go through what can be registered, the program is told once, and registering is tried again.
- * The transport here moves bytes at once, from and to registered memory alone.
+ * pinned. The bytes go through what can be registered, the program is told once, and registering is tried again. The
+ * transport here moves bytes at once, from and to registered memory alone.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static struct afar_target *target;
 static char *there; /* the server's memory */
 static char *here;
 
-/* What the transport has registered. */
+/* The transport, and what it has registered. */
 static struct {
 	size_t bytes, bytes_max;
 	int refusal;
@@ -299,7 +299,7 @@ static void check_refused(int refusal)
 	assert_true(fabric.nr_refused >= 6);
 	assert_int_equal(fabric.nr, 1); /* the queue's own */
 
-	/* As soon as it can be registered again, it is. */
+	/* The memory is registered again as soon as it can be. */
 	fabric.bytes_max = LIMIT_NONE;
 	fabric.nr_ever = 0;
 	check_both_ways(9);
@@ -318,7 +318,7 @@ static void test_refused_for_now(void **state)
 	check_refused(-EAGAIN);
 }
 
-/* What is refused may be one piece of several: those before it are not left behind. */
+/* The refused memory may be one piece of several: those before it are not left behind. */
 static void test_some_refused(void **state)
 {
 	(void)state;
@@ -362,7 +362,7 @@ static void test_nothing_left(void **state)
 	assert_int_equal(stop_catching(), 1);
 }
 
-/* What is wrong with the memory is the caller's to hear. */
+/* The caller hears what is wrong with the memory. */
 static void test_other_errors(void **state)
 {
 	const struct afar_iov piece = {.addr = here, .length = BYTES};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What one submit, and one look at completions, starts: it is held, so that the transport can send it together. And
+ * One submit, or one look at completions, holds what it starts, so that the transport can send it together. And
  * which completions count.
  */
 #include <endian.h>
@@ -13,7 +13,7 @@
 #include "lib/client/fake_fabric.h"
 #include "unit/group.h"
 
-/* What starts in one go goes out together, and nothing else is held. */
+/* All that starts in one go goes out together, and nothing else is held. */
 static void goes_out_together(void **state)
 {
 	char memory[1] = {0};

@@ -21,7 +21,7 @@ static struct afar_session session;
 static struct afar_namespace ns;
 static struct afar_fs fs;
 
-/* What the manager was answered last. */
+/* The last answer to the manager. */
 static char call;
 static unsigned nr_replies;
 static uint64_t told[NR_INODES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The log of a volume's changes: what it makes again is what was done and not dropped, whatever came
- * in whatever order from however many threads. */
+/* The log of a volume's changes makes again what was done and not dropped, whatever came in whatever
+ * order from however many threads. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -230,7 +230,7 @@ static void test_replay_that_fails(void **state)
 
 /* ---- Syncs */
 
-/* What ends behind the mark stays, and all behind it. */
+/* A change that ends behind the mark stays, and so do all behind it. */
 static void test_drop_keeps_what_had_not_ended(void **state)
 {
 	static struct disk disk;
@@ -254,8 +254,8 @@ static void test_drop_keeps_what_had_not_ended(void **state)
 	assert_int_equal(disk.nr_made, 0);
 }
 
-/* Two syncs at once, ended in either order; the earlier mark drops nothing that is newer, also when
- * the log has become empty in between and has begun anew. */
+/* Two syncs run at once and end in either order. The earlier mark drops nothing that is newer, also
+ * when the log has become empty in between and has begun anew. */
 static void test_marks_of_two_syncs(void **state)
 {
 	static struct disk disk;
@@ -347,7 +347,7 @@ static void test_wraps(void **state)
 	free(data);
 }
 
-/* What is full with what was given up is not full for good. */
+/* A log that is full of changes that were given up is not full for good. */
 static void test_full_of_what_was_given_up(void **state)
 {
 	const size_t max = volume_log_write_max(volume_log);
@@ -513,7 +513,7 @@ static void test_random_changes(void **state)
 #define CELLS	   512U /* of 8 bytes, that the threads write, alone or overlapping */
 
 static struct {
-	/* As a medium that nobody else orders: two that write a cell at once would be seen. */
+	/* Nobody else orders writes to this medium: two that write a cell at once would be seen. */
 	_Atomic uint64_t cells[CELLS];
 	_Atomic uint32_t nr_writers[CELLS];
 	pthread_rwlock_t gate; /* as a volume's: replays are alone, and so are no drops */

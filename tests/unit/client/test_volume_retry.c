@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A volume that waits for its servers, against a store that ends and begins again at any moment: with
- * each end, changes that no sync covers are lost or not, and operations fail that took effect or not.
- * The program sees nothing of that, and nothing that was promised is lost, whenever the program ends.
+ * A volume waits for its servers, against a store that ends and begins again at any moment. With each
+ * end, changes that no sync covers are lost or not, and failed operations took effect or not. The
+ * program sees nothing of that, and nothing that was promised is lost, whenever the program ends.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -372,7 +372,7 @@ static void test_no_sync_fails(void **state)
 	}
 }
 
-/* A store that was reached again before anybody noticed that it had ended: a sync notices, and goes on
+/* A store was reached again before anybody noticed that it had ended. A sync notices, and goes on
  * noticing until what was lost is there again. */
 static void test_sync_notices(void **state)
 {
@@ -399,7 +399,7 @@ static void write_behind(void)
 	assert_int_equal(write_cells(1, 1, 9, 0), 0);
 }
 
-/* What another thread writes while a sync is on its way is not covered by it. */
+/* A sync on its way does not cover what another thread writes meanwhile. */
 static void test_sync_covers_what_had_ended(void **state)
 {
 	(void)state;
@@ -413,7 +413,7 @@ static void test_sync_covers_what_had_ended(void **state)
 	expect_cell(1, 9);
 }
 
-/* What others may write cannot be made again: a sync says that once. */
+/* A volume that others may write cannot make its changes again: a sync says that once. */
 static void test_shared_says_so(void **state)
 {
 	(void)state;
@@ -466,8 +466,8 @@ static void test_taken_over(void **state)
 	assert_int_equal(store.nr_reconnects, 1 + 3); /* it does not try again and again */
 }
 
-/* Its time is over: it fails, and what was being written is not made again. What was written before
- * is. */
+/* Its time is over: it fails, and does not make again what was being written. It makes again what
+ * was written before. */
 static void test_time_is_over(void **state)
 {
 	uint64_t value;
@@ -499,7 +499,7 @@ static void test_log_is_full(void **state)
 	assert_true(store.durable[0] != 0);
 }
 
-/* What the process before this one had written is in no log: a sync says once that it may be lost, also if the log was synced
+/* No log has what the process before this one had written. A sync says once that it may be lost, also if the log was synced
  * before the program asked. */
 static void test_former_handle(void **state)
 {

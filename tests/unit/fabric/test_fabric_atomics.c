@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Atomics of the fabric seam, on transports that have them: what they do to a word and what they bring back,
- * what is refused, and that they are atomic against each other.
+ * Atomics of the fabric seam, on transports that have them: what they do to a word and bring back, and what
+ * is refused. They are atomic against each other.
  */
 #include "lib/fabric/fabric_fixture.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is started between hold and release: that it goes out, when, and what becomes of it when its connection
- * ends; and that a target hears of what is done to its memory. The test holds both ends, and moves them.
+ * Tests that what is started between hold and release goes out, when, and what becomes of it when its
+ * connection ends. And a target hears of what is done to its memory. The test holds both ends, and moves them.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -96,7 +96,7 @@ static void goes_out_together(void **state)
 	assert_int_equal(nr_waiting(pair.here), 0);
 	await_words(&pair, NR_WORDS);
 	assert_memory_equal(pair.mine, pair.other.data, NR_WORDS * WORD_BYTES);
-	/* What comes later does not wait. */
+	/* A word that comes later does not wait. */
 	start_word(&pair, false, 0);
 	assert_int_equal(nr_waiting(pair.here), 0);
 	await_words(&pair, 1);
@@ -135,7 +135,7 @@ static void goes_out_completely(void **state)
 	pair_close(&pair);
 }
 
-/* What is large is worth a system call of its own, and takes along what waits before it. */
+/* A large transfer is worth a system call of its own, and takes along what waits before it. */
 static void does_not_hold_much(void **state)
 {
 	struct pair pair;
@@ -151,7 +151,7 @@ static void does_not_hold_much(void **state)
 	pair_close(&pair);
 }
 
-/* Whoever polls is not kept waiting for the release. */
+/* A poll does not wait for the release. */
 static void goes_out_with_a_poll(void **state)
 {
 	struct pair pair;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The fabric seam: opening, listening and connecting. What moves then is test_fabric.c's, how connections end
- * test_fabric_ends.c's.
+ * The fabric seam: opening, listening and connecting. test_fabric.c has what moves then, test_fabric_ends.c
+ * how connections end.
  */
 #include "lib/fabric/fabric_fixture.h"
 

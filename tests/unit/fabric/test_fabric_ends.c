@@ -55,8 +55,8 @@ static void drops_events_of_the_closed(void **state)
 	struct client *client = *state;
 	struct fabric_event event;
 
-	/* Each is closed with its connection event still to come or just come; the next one, likely at
-	 * the same address in memory, must not inherit it. */
+	/* Each is closed with its connection event still to come or just come. The next one, likely at
+	 * the same address in memory, must not inherit that event. */
 	for (int i = 0; i < 20; i++) {
 		struct fabric_endpoint *endpoint =
 			connect_start(client->queue, client->target.listener->address,
@@ -199,7 +199,7 @@ struct child {
 	struct fabric_memory memory;
 };
 
-/* What the child does: lend memory, say where on standard output, serve until killed. */
+/* The child lends memory, says where on standard output, and serves until killed. */
 static int serve_as_child(void)
 {
 	struct target target;
@@ -344,8 +344,8 @@ static void survives_a_target_killed_in_mid_answer(void **state)
 		while (*first == 0)
 			assert_int_equal(fabric_queue_poll(client->queue, &completion, 1), 0);
 		child_stop(&child);
-		/* What it leaves unread has its end reset the connection, which is noticed by
-		 * reading, or, in every other round, by writing. */
+		/* Its end resets the connection, because it leaves bytes unread. We notice by
+		 * reading or, in every other round, by writing. */
 		assert_int_equal(start_one(endpoint, true, mine, 1, &child.memory, 0, nr - 2), 0);
 		if (round % 2 == 0)
 			child_kill(&child);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Local memory that is not there, or may not be used so, under a transfer over tcp: it is that transfer's error, told
- * before all else that ends with the connection, and no other connection's trouble.
+ * Local memory that is not there, or may not be used so, under a transfer over tcp. The error is that transfer's,
+ * told before all else that ends with the connection, and no other connection's trouble.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -44,7 +44,7 @@ static void trial_close(struct trial *trial)
 {
 	uint8_t word[WORD_BYTES];
 
-	/* Who had no part in it goes on, and so does the target. */
+	/* The bystander had no part in it and goes on, and so does the target. */
 	fill(word, WORD_BYTES, 9);
 	transfer_one(trial->bystander, true, word, WORD_BYTES, &trial->client->target.all, 0);
 	fabric_endpoint_close(trial->endpoint);
@@ -58,8 +58,8 @@ static void trial_close(struct trial *trial)
 	munmap(trial->bad, ALL_BYTES);
 }
 
-/* Words that are all right, among which `at_fault` is not. What is long goes out at once: it may be found out before the
- * next is started. Returns how many were. */
+/* Starts words that are all right, but for number `at_fault`. A long one goes out at once: its fault may be found before
+ * the next is started. Returns how many were. */
 static unsigned start_words(struct trial *trial, bool is_write, unsigned at_fault, uint8_t *bad,
 			    size_t length)
 {
@@ -118,7 +118,7 @@ static void writes_from_nowhere(void **state)
 		}
 }
 
-/* What is there has gone when the rest turns out not to be. */
+/* The half that is there has gone when the rest turns out not to be. */
 static void writes_from_half_of_nowhere(void **state)
 {
 	struct trial trial;

@@ -79,7 +79,7 @@ static void listens_for_its_user_alone(void **state)
 	remove_folder(&folder);
 }
 
-/* What a killed server leaves. */
+/* Leaves what a killed server leaves. */
 static void leave_stale(const struct folder *folder)
 {
 	struct sockaddr_un place = {.sun_family = AF_UNIX};
@@ -154,7 +154,7 @@ static void knows_which_sockets_are_here(void **state)
 	assert_int_equal(fabric_connect(client->queue, "unix:", NULL, 0, NULL, &endpoint), -EINVAL);
 	assert_int_equal(fabric_connect(client->queue, "127.0.0.1:1", NULL, 0, NULL, &endpoint),
 			 -EINVAL);
-	/* Who writes it by hand need not know the mark. */
+	/* A user who writes it by hand need not know the mark. */
 	*strrchr(address, '@') = '\0';
 	fabric_endpoint_close(connect_to(client->queue, address));
 	endpoint = connect_start(client->queue, "unix:/no/such", "");
@@ -237,8 +237,8 @@ static void ends_keys_on_open_connections(void **state)
 	assert_false(fabric_memory_deregister(&memories[199]));
 }
 
-/* What others have mapped of memory that is let go of is nobody's: it shows zeroes, and keeps what is written
- * into it from everybody. */
+/* Others' mappings of memory that was let go of are nobody's: they show zeroes, and keep what is written into
+ * them from everybody. */
 static void keeps_nothing_of_what_is_let_go(void **state)
 {
 	struct client *client = *state;
@@ -274,8 +274,8 @@ static int copy_once(struct fabric_endpoint *endpoint, bool is_write, void *data
 	return status != 0 ? status : await_completion(endpoint->queue).status;
 }
 
-/* What the child does: write without end, or read, until that fails, and count. What was read before must be
- * what was there: no zero. Its status says whether all was well. */
+/* The child writes without end, or reads, until that fails, and counts. All that it read before must be what
+ * was there: no zero. Its status says whether all was well. */
 static int copy_as_child(const char *address, const char *key, bool is_write)
 {
 	const size_t unit = 8 * MIB;
@@ -404,8 +404,8 @@ static bool is_closed_at_once(struct target *target)
 	return false;
 }
 
-/* Who was stopped in the middle of a copy may go on with it for as long as it has not said otherwise; who was
- * stopped between two is not waited for. */
+/* A client that was stopped in the middle of a copy may go on with it for as long as it has not said
+ * otherwise. Nobody waits for one that was stopped between two. */
 static void waits_for_who_is_stopped(void **state)
 {
 	struct fabric_endpoint *endpoint;
@@ -722,7 +722,7 @@ static void wakes_who_sleeps(void **state)
 	close_pair(&pair);
 }
 
-/* Whoever has not read it all yet, and whoever has not sent it all. */
+/* Closes the end that has not read it all yet, or the one that has not sent it all. */
 static void closes_in_mid_message(void **state)
 {
 	struct client *client = *state;

@@ -126,7 +126,7 @@ static int be_nobody(const char *address)
 	return poll(&ready, 1, GRACE_MS) == 1 && recv(peer.fd, &byte, 1, 0) <= 0 ? 0 : 2;
 }
 
-/* Who may connect is asked of the kernel, not of the file's mode alone. */
+/* The transport asks the kernel who may connect, not the file's mode alone. */
 static void talks_to_its_own_user_alone(void **state)
 {
 	struct client *client = *state;
@@ -328,7 +328,7 @@ static void bears_messages_that_mean_nothing(void **state)
 
 /* ---- Links with anything in them */
 
-/* What the peer's side of the link says; a message is posted for. */
+/* Expects that what the peer's side of the link says is refused, while a receive is posted. */
 static void expect_link_refusal(uint32_t written, uint32_t taken, const void *ring, size_t length)
 {
 	struct local_message wake = local_talk_message(LOCAL_WAKE, 0);
@@ -360,7 +360,7 @@ static void expect_link_refusal(uint32_t written, uint32_t taken, const void *ri
 	atomic_store(&side->taken, taken);
 	atomic_store(&side->written, written);
 	local_peer_say_message(&peer, &wake, -1);
-	/* What it has taken is asked when there is not room enough. */
+	/* The end asks what the peer has taken when there is not room enough. */
 	if (taken != 0)
 		fabric_send(accepting, &(struct fabric_piece){much, sizeof(much), NULL}, 2);
 	completion = await_completion(other.queue);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The transport local against servers that are not ours: sockets and links that say what they like
+ * The transport local against servers that are not ours. Their sockets and links say what they like
  * to an end that asks for memory, and lend what is no memory. Whatever is wrong ends that
  * connection and touches nothing.
  */
@@ -162,7 +162,7 @@ static void takes_memory_that_is_some_alone(void **state)
 	close_server(&server);
 }
 
-/* What says that it is revoked without a message is over at once. */
+/* A link that says that memory is revoked, without a message, is over at once. */
 static void ends_over_a_wrong_count(void **state)
 {
 	const struct fabric_memory memory = {.key = 42};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The transport tcp against peers that are not ours: plain sockets that say what they like, to an end that
- * lends memory and to one that asks for it. Whatever is wrong ends that connection, touches nothing, and is
+ * The transport tcp against peers that are not ours. Plain sockets say what they like, to an end that lends
+ * memory and to one that asks for it. Whatever is wrong ends that connection, touches nothing, and is
  * nobody else's trouble.
  */
 #include <errno.h>
@@ -362,7 +362,7 @@ static void waits_until_it_has_asked(void **state)
 	free(mine);
 }
 
-/* Who takes nothing any more has not gone: what it was asked for, it may do yet. */
+/* A peer that takes nothing any more has not gone: it may yet do what it was asked for. */
 static void tells_the_silent_from_the_gone(void **state)
 {
 	struct client *client = *state;
@@ -454,7 +454,8 @@ static void hears_of_the_end_behind_a_message(void **state)
 
 /* ---- Both ends at once */
 
-/* As much as may be posted, from both ends, more than sockets hold: neither may wait for the other. */
+/* Both ends post as much as may be posted, which is more than sockets hold: neither may wait for the
+ * other. */
 static void writes_both_ways_at_full_depth(void **state)
 {
 	struct client *client = *state;
@@ -511,7 +512,8 @@ static void congestion_of(int fd, char out[static FABRIC_CONGESTION_MAX])
 	assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, out, &length), 0);
 }
 
-/* What a socket has after it was offered some names: the first that it may have, else the system's. */
+/* Gives what a socket has after it was offered some names: the first that it may have, else the
+ * system's. */
 static void offer(const char *const *names, unsigned nr_names,
 		  char out[static FABRIC_CONGESTION_MAX])
 {
@@ -527,7 +529,7 @@ static void offer(const char *const *names, unsigned nr_names,
 	close(fd);
 }
 
-/* What "auto" is on this machine, for this thread, between two ends that are both here. */
+/* Gives what "auto" is on this machine, for this thread, between two ends that are both here. */
 static void expect_auto(char out[static FABRIC_CONGESTION_MAX])
 {
 	static const char *const instead[] = {"cubic", "reno"};

@@ -211,7 +211,7 @@ static void moves_bytes_with_their_sums(void **state)
 	free(mine);
 }
 
-/* As many as may be in flight, each with sums of its own. */
+/* Keeps as many transfers in flight as may be, each with sums of its own. */
 static void keeps_sums_apart(void **state)
 {
 	struct world *world = *state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the transport tcp spends on peers, strangers and its other end: so much at a time that everything else has
- * its turn, so much memory, and no waiting of both ends for each other. And frames that come in parts. Here the
- * test is who makes the target progress, step by step.
+ * The transport tcp limits what it spends on peers, strangers and its other end. Everything else has its turn,
+ * memory is bounded, and both ends never wait for each other. And frames come in parts. Here the test makes the
+ * target progress, step by step.
  */
 #include <errno.h>
 #include <poll.h>
@@ -180,7 +180,7 @@ static void serves_who_asks_for_much_at_once(void **state)
 	close(ready[0].fd);
 }
 
-/* What it does not take it is not owed without limit, and nobody is kept awake by it. */
+/* The target owes so many replies to a peer that takes nothing, and nobody is kept awake by it. */
 static void owes_so_much(void **state)
 {
 	struct target *target = *state;
@@ -301,7 +301,7 @@ static int post(struct end *end, bool is_mixed, unsigned i)
 	return start_one(end->endpoint, false, end->got, i == 0 ? LARGE : MIB, end->memory, 0, i);
 }
 
-/* As much as there may be. */
+/* Posts as much as there may be. */
 static void post_all(struct end *end, bool is_mixed)
 {
 	end->nr_left = TCP_DEPTH_MAX;
@@ -320,7 +320,7 @@ static void narrow(struct fabric_endpoint *endpoint)
 			 0);
 }
 
-/* As if many others had moved something lately. */
+/* Pretends that many others have moved something lately. */
 static void pretend_crowd(struct end *end)
 {
 	tcp_container(end->queue, struct tcp_queue)->nr_moved_before = UINT32_MAX;
@@ -353,8 +353,8 @@ static void sleep_on_both(struct end *ends)
 }
 
 /*
- * Each end owes the other as much as can be owed, which is far more than sockets hold, and sleeps when there is
- * nothing to do: neither may wait until the other has listened before it listens itself.
+ * Each end owes the other as much as can be owed, which is far more than sockets hold. It sleeps when there is
+ * nothing to do. Neither may wait until the other has listened before it listens itself.
  */
 static void owe_each_other_all_there_can_be(struct client *client, bool is_mixed, bool is_in_crowd)
 {

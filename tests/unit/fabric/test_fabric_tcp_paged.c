@@ -247,7 +247,7 @@ static void expect_asleep(struct world *world)
 	struct pollfd ready = {.fd = fabric_queue_fd(queue), .events = POLLIN};
 	uint64_t deadline = clock_deadline_ms(GRACE_MS);
 
-	/* What was said last may still have to be taken in. */
+	/* The target may still have to take in what was said last. */
 	while (fabric_queue_arm(queue) != 0 || poll(&ready, 1, 0) != 0) {
 		poll_target(world);
 		assert_true(clock_ns() < deadline);
@@ -524,7 +524,7 @@ static void completes_many_at_once(void **state)
 	free(mine);
 }
 
-/* As many transfers as there may be are with the pager, and the target sleeps meanwhile. */
+/* The pager has as many transfers as there may be, and the target sleeps meanwhile. */
 static void takes_as_many_as_it_may_owe(void **state)
 {
 	struct world *world = *state;
@@ -554,7 +554,7 @@ static void takes_as_many_as_it_may_owe(void **state)
 
 /* ---- Sleep */
 
-/* What ends while nobody polls is sent by the next poll, and nobody sleeps before. */
+/* A transfer that ends while nobody polls is sent by the next poll, and nobody sleeps before. */
 static void sends_what_ended_outside_of_a_poll(void **state)
 {
 	struct world *world = *state;
@@ -615,7 +615,8 @@ static void waits_for_memory(void **state)
 	}
 }
 
-/* Whoever began to wait first is first, and memory that one gives back is another's at once. */
+/* The connection that began to wait first is first, and memory that one gives back is another's at
+ * once. */
 static void hands_memory_on_in_turn(void **state)
 {
 	struct world *world = *state;
@@ -679,7 +680,7 @@ static void hands_memory_of_the_closed_on(void **state)
 	close(fds[2]);
 }
 
-/* Who waits for memory and dies, or is closed, is not tried again. */
+/* A connection that waits for memory and dies, or is closed, is not tried again. */
 static void forgets_who_waits_for_memory(void **state)
 {
 	const struct linger at_once = {.l_onoff = 1};
@@ -707,7 +708,7 @@ static void forgets_who_waits_for_memory(void **state)
 
 /* ---- Failure */
 
-/* A failed transfer ends alone: by `take`, or in the device. What is behind it goes on. */
+/* A failed transfer ends alone: by `take`, or in the device. The ones behind it go on. */
 static void fails_one_by_one(void **state)
 {
 	static const int statuses[] = {-EIO, -ENOSPC, -EINTR, -4095, -AFAR_ELOST};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is verbs' own: devices and which of them an address belongs to, IPv6, and short writes, which the
- * provider sends inline. scripts/guest/network makes what these want; without it they are skipped.
+ * The parts that are verbs' own: devices and which of them an address belongs to, IPv6, and short
+ * writes. The provider sends those inline. scripts/guest/network makes what these want; without it they
+ * are skipped.
  */
 #include "lib/fabric/fabric_fixture.h"
 
@@ -131,8 +132,8 @@ static void connects_by_ipv6(void **state)
 }
 
 /*
- * A short write's bytes are in the request, and nobody looks whether their memory is registered as is said; a long
- * one's are read by the NIC, which looks.
+ * A short write's bytes are in the request, and nobody looks whether their memory is registered as is said. The
+ * NIC reads a long one's, and looks.
  */
 static void sends_short_writes_inline(void **state)
 {

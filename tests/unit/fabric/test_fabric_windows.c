@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Windows on the memory that a peer of this machine lends: what they show, and that nobody is told of their end
- * while somebody is at one. */
+/* Windows on the memory that a peer of this machine lends: what they show. Nobody is told of their end while
+ * somebody is at one. */
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -165,7 +165,7 @@ static void *look(void *argument)
 	return NULL;
 }
 
-/* Our end lets go, while a thread is in the middle of a copy: its peer must not hear that before the copy ends, and
+/* Our end lets go, while a thread is in the middle of a copy. Its peer must not hear that before the copy ends, and
  * the memory must be there as long. */
 static void is_there_as_long_as_it_is_held(void **state)
 {

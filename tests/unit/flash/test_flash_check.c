@@ -201,8 +201,8 @@ static void journal(void **state)
 }
 
 /*
- * Of the page of block 510, which the journal does not change, the copy that counts: that with the
- * higher generation.
+ * Finds the copy that counts of the page of block 510, which the journal does not change: that with
+ * the higher generation.
  */
 static uint64_t page_at(void)
 {
@@ -226,7 +226,8 @@ static void map_pages(void **state)
 	flip(at, 2000);
 	expect_findings(CHECK_MAP, 1, at);
 	assert_non_null(strstr(found_what[CHECK_MAP], "blocks 510 to 1019 of range 0: their page"));
-	/* What was given up is told, too, and what leaked by that; and then it is over. */
+	/* The check tells of what was given up, too, and of what leaked by that; and then it is
+	 * over. */
 	assert_int_equal(ftl_open(bed.device, 0, &bed.ftl), 0);
 	assert_int_equal(space_open(bed.ftl, &bed.space), 0);
 	assert_int_equal(put_word(&bed, ftl_lba(0, 600), 1), 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How the cleaner reads: few runs at a time beside users' puts, and over small gaps; and what it
+ * How the cleaner reads: few runs at a time beside users' puts, and over small gaps. And what it
  * does with a block that reads wrong. A watcher between layer and device sees what is submitted.
  * Blocks are put whole and the map is in memory, so all reads that it sees are the cleaner's.
  */
@@ -187,7 +187,7 @@ static void test_few_reads_at_a_time(void **state)
 	bed_close(&bed);
 }
 
-/* What lies in a gap is nobody's: that it cannot be read does no harm to what lies around it. */
+/* Blocks in a gap are nobody's: one that cannot be read does no harm to those around it. */
 static void test_gaps_are_read_over(void **state)
 {
 	struct flash_fake_fault fault = {

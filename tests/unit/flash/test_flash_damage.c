@@ -153,7 +153,7 @@ static void test_a_clone_that_is_done_has_its_data(void **state)
 	place = map_entry(map_find(&bed.ftl->map, 1), 1)->place;
 	assert_int_equal(bed_sync(&bed), 0);
 	ftl_abandon(bed.ftl);
-	/* As if it had not survived. */
+	/* Overwrites the block, as if it had not survived. */
 	assert_int_equal(flash_fake_poke(bed.device, (uint64_t)place * FTL_BLOCK, "lost", 4), 0);
 	assert_int_equal(ftl_open(bed.device, 0, &bed.ftl), 0);
 	memset(wanted, 0x22, FTL_BLOCK);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What every flash device keeps to: the same tests over the fake one, over a regular file, and over
- * loop devices with either sector, which need root and are left out where there are none.
+ * Every flash device keeps to these rules: the fake one, a regular file, and loop devices with
+ * either sector. Those need root and are left out where there are none.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -298,7 +298,7 @@ struct chain {
 	unsigned *nr_left;
 };
 
-/* What ended is gone before the next one is given. */
+/* A request that ended is gone before the next one is given. */
 static void go_on(struct flash_io *io)
 {
 	struct chain *chain = caa_container_of(io, struct chain, io), *next;
@@ -486,7 +486,7 @@ static void tells_when_to_poll(void **state)
 	}
 	assert_int_equal(flash_device_poll(device, 0), 0);
 	assert_int_equal(poll(&waiting, 1, 0), 0);
-	/* What it refuses ends as well. */
+	/* A request that the device refuses ends as well. */
 	test_io_submit(device, &test, FLASH_IO_READ, 0, SIZE, memory, PAGE);
 	assert_int_equal(poll(&waiting, 1, 0), waiting.fd >= 0 ? 1 : 0);
 	assert_int_equal(flash_device_poll(device, 0), 1);

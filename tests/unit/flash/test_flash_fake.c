@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the fake flash device is for: faults where they were asked for, any order, and power cuts
- * that lose what they may and nothing else. What test_flash_device.c says of all devices is not
- * said again.
+ * The fake flash device is for faults where they were asked for, any order, and power cuts that
+ * lose what they may and nothing else. These tests do not say again what test_flash_device.c says
+ * of all devices.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -336,7 +336,7 @@ static void unflushed_writes_may_survive(void **state)
 	free(memory);
 }
 
-/* What was there before a durable write does not come back, not even in a later cut. */
+/* The data from before a durable write does not come back, not even in a later cut. */
 static void earlier_writes_do_not_come_back(void **state)
 {
 	(void)state;
@@ -428,8 +428,7 @@ static void needs_to_be_told_that_it_can(void **state)
 /* ---- Cuts, recorded */
 
 /*
- * Of each page, by the test's own count: what surely is there, and what may be, as numbers of
- * writes.
+ * A page by the test's own count: what surely is there, and what may be, as numbers of writes.
  */
 struct page_history {
 	uint64_t event;	  /* at which it changed                           */
@@ -552,7 +551,7 @@ static char *survivor(struct flash_fake_log *log, uint64_t nr_events, uint64_t s
 
 	assert_int_equal(flash_fake_image_at(log, nr_events, seed, &device), 0);
 	flash_fake_peek(device, 0, all, 8 * PAGE);
-	/* What is done to one is not in the next. */
+	/* A write to one image is not in the next. */
 	write_page(device, FLASH_IO_DURABLE, 2, 'Z');
 	flash_device_close(device);
 	return all;

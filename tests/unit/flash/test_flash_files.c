@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What can be wrong with a path that is to be a flash device, and with a file under one; transfers
- * that end short.
+ * Things that can be wrong with a path that is to be a flash device, and with a file under one;
+ * transfers that end short.
  */
 #include <errno.h>
 #include <fcntl.h>

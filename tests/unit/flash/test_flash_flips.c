@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One block of a small layer is damaged: a bit flips, or the block becomes zeros. Whatever block that is, each block that can be read
- * afterwards is right, also after the layer was opened for good, or repaired. What has an effect is found by a check. With AFAR_THOROUGH
- * every block of the device has its turn.
+ * One block of a small layer is damaged: a bit flips, or the block becomes zeros. Whatever block that is, each block that can be
+ * read afterwards is right, also after the layer was opened for good, or repaired. A check finds what has an effect. With
+ * AFAR_THOROUGH every block of the device has its turn.
  */
 #include "lib/flash/flash_bed.h"
 
@@ -64,7 +64,7 @@ static void write_history(unsigned nr, unsigned *round)
 		change(*round < NR_BLOCKS ? *round : *round * 5 % (NR_BLOCKS / 2), *round);
 }
 
-/* As a store does when it has a rest. */
+/* Does what a store does when it has a rest. */
 static void rest(void)
 {
 	ftl_tell_synced(bed.ftl);
@@ -271,8 +271,8 @@ static void any_block(void **state)
 	}
 }
 
-/* The newest anchor or its tables are damaged, and a page of the map besides: the layer is not opened before somebody has given up the
- * page's blocks. */
+/* The newest anchor or its tables are damaged, and so is a page of the map. The layer is not opened before somebody has given up
+ * the page's blocks. */
 static void a_page_of_the_older_checkpoint(void **state)
 {
 	(void)state;

@@ -150,7 +150,7 @@ static void test_sums_go_in_and_out(void **state)
 	assert_int_equal(bed_sync(&bed), 0);
 	bed_reopen(&bed, false);
 	expect_sums(&bed, clone, data, SUMMED, sums);
-	/* What was never written, too. */
+	/* A block that is not there has a sum, too. */
 	assert_int_equal(bed_trim(&bed, lba + 1, 1, NULL), 0);
 	memset(data + FTL_BLOCK, 0, FTL_BLOCK);
 	sums[1] = checksum_crc32c(data + FTL_BLOCK, FTL_BLOCK);

@@ -22,7 +22,7 @@
 #define PAGES 3U
 #define RANGE 1U
 
-/* Of another range. */
+/* Another range, for churn. */
 #define CHURNED	    7U
 #define CHURN	    1500U
 #define CHURN_PAGES 3U
@@ -141,7 +141,7 @@ static void churn(struct bed *bed, unsigned nr)
 		bed_fill(bed, ftl_lba(CHURNED, i * 7919U % CHURN), (uint8_t)i);
 }
 
-/* What is nobody's any more is found, while others go on. */
+/* Others go on until the blocks that are nobody's any more are found. */
 static void reclaim(struct bed *bed)
 {
 	for (unsigned i = 0; stat_of(bed).leaked_blocks; i++) {
@@ -225,7 +225,7 @@ static void test_a_page_hurts_its_blocks_alone(void **state)
 		assert_int_equal(stat_of(&bed).leaked_blocks, 3);
 		assert_int_equal(ftl_audit(bed.ftl), 0);
 		assert_int_equal(bed_sync(&bed), 0);
-		/* By a checkpoint, or by the journal. What was given up once stays so. */
+		/* Restarts by a checkpoint, or by the journal: what was given up once stays so. */
 		restart(&bed, n % 2);
 		flash_fake_heal(bed.device);
 		restart(&bed, true);
@@ -353,7 +353,7 @@ static void test_recovery_meets_a_damaged_page(void **state)
 }
 
 /*
- * Of those who share blocks some are lost: the others live, go on sharing, and free what is theirs
+ * Some of those who share blocks are lost: the others live, go on sharing, and free what is theirs
  * alone.
  */
 static void test_those_who_share_with_a_damaged_page(void **state)
@@ -414,8 +414,8 @@ static void open_unreadable(struct bed *bed, bool is_shared)
 }
 
 /*
- * Who lost a block is searched for, all is made durable, power goes, and the device can read the
- * page again after all.
+ * The layer finds the blocks that are nobody's, all is made durable, power goes, and the device can
+ * read the page again after all.
  */
 static void reclaim_and_heal(struct bed *bed)
 {
@@ -426,8 +426,8 @@ static void reclaim_and_heal(struct bed *bed)
 }
 
 /*
- * What was given up is searched for, and released; then power goes, and the device can read the
- * page again after all.
+ * The layer searches for what was given up, and releases it. Then power goes, and the device can
+ * read the page again after all.
  */
 static void test_a_page_is_readable_after_a_crash(void **state)
 {
@@ -450,8 +450,8 @@ static void test_a_page_is_readable_after_a_crash(void **state)
 }
 
 /*
- * The same, and of a put by which a block became nobody's the record is there, and the data is not:
- * it is as it was.
+ * The crash comes after a put by which a block became nobody's. The record of the put is there, and
+ * its data is not: the block is as it was.
  */
 static void test_a_put_that_let_go_is_not_there_after_a_crash(void **state)
 {
@@ -521,7 +521,7 @@ static void test_an_entry_contradicts_the_segments(void **state)
 	}
 }
 
-/* Whoever writes far out pays for the pages that he writes, not for the way there. */
+/* A writer pays for the far pages that it writes, not for the way there. */
 static void test_far_blocks_cost_little(void **state)
 {
 	const uint32_t ranges[] = {0, 5, 1000000, FTL_NR_RANGES - 1};
@@ -554,7 +554,7 @@ static void test_far_blocks_cost_little(void **state)
 
 enum { RANGES = 3, BLOCKS = 700, ROUNDS = 60, STEPS = 40 };
 
-/* What each block is, and whether it may be lost, or is old or new. */
+/* Each block's contents, and whether it may be lost, or is old or new. */
 static struct {
 	uint8_t byte;
 	bool may_be_lost;
@@ -680,7 +680,7 @@ static void anything_with_damage(unsigned dice)
 
 static void test_anything_with_damage(void **state)
 {
-	/* Of those, the second runs out of room, and the last has clones of what was damaged. */
+	/* The second of those runs out of room, and the last has clones of what was damaged. */
 	const unsigned dices[] = {1, 55, 500};
 
 	(void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What chooses streams and victims for the flash layer: estimates of update rates, sequences,
- * shares of the spare; and the choice of a segment beside a look at all of them.
+ * The parts that choose streams and victims for the flash layer: estimates of update rates,
+ * sequences, shares of the spare. And the choice of a segment beside a look at all of them.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -70,8 +70,8 @@ static void test_rates_are_learnt(void **state)
 	for (int octave = -6; octave <= 6; octave++) {
 		level = HEAT_LEVEL_MEAN + octave * (double)HEAT_OCTAVE;
 		/*
-		 * Of a few intervals the logarithm's average is a little less than that of their
-		 * mean.
+		 * Over a few intervals the logarithm's average is a little less than the logarithm
+		 * of their mean.
 		 */
 		assert_true(fabs(learnt_level(NR_BLOCKS * exp2(octave), 0) - level) < 2);
 		assert_true(fabs(learnt_level(NR_BLOCKS * exp2(octave), 3) - level) < 3);
@@ -417,8 +417,8 @@ static void test_nothing_to_choose(void **state)
 }
 
 /*
- * What is being overwritten in sequence is left alone for as long as that takes, unless nothing
- * else is there.
+ * A segment that is being overwritten in sequence is left alone for as long as that takes, unless
+ * nothing else is there.
  */
 static void test_sequences_are_left_alone(void **state)
 {
@@ -474,8 +474,8 @@ static void test_shares_follow_the_root_of_rates(void **state)
 		if (hot.blocks + cold.blocks - hot.valid - cold.valid < 20 * SEGMENT)
 			continue;
 		/*
-		 * As if its valid blocks had gone to others of its stream, and as many been put
-		 * anew.
+		 * Pretends that its valid blocks had gone to others of its stream, and as many been
+		 * put anew.
 		 */
 		segment = victims_choose(scene->victims, 0);
 		number = (unsigned)(segment - scene->segments);

@@ -244,7 +244,7 @@ static void it_goes_on_where_it_stood(void **state)
 	scrub_close(scrub);
 }
 
-/* What is being read when it stops has not been looked at. */
+/* The scrub has not looked at what it is reading when it stops. */
 static void it_reads_again_what_it_did_not_see(void **state)
 {
 	struct scrub_options options = {.depth = 3};
@@ -267,8 +267,8 @@ static void it_reads_again_what_it_did_not_see(void **state)
 }
 
 /*
- * As a crash leaves it: from the last time that it kept how far it was, and never beyond what was
- * looked at.
+ * After a crash it goes on from where it last kept how far it was, and never beyond what was looked
+ * at.
  */
 static void it_keeps_how_far_it_is(void **state)
 {
@@ -292,7 +292,7 @@ static void it_keeps_how_far_it_is(void **state)
 	scrub_close(scrub);
 }
 
-/* Who writes meanwhile, and the cleaner, who moves, are not taken for damage, and are served. */
+/* The scrub takes neither writers nor the cleaner, who moves, for damage, and they are served. */
 static void nobody_is_in_the_way(void **state)
 {
 	struct scrub_options options = {.bad = on_bad, .context = &found};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The simulator of write amplification: traces are what they say, greedy cleaning of uniform writes
- * is what is known of it, the oracle's split is the best one, and our streams come near it, on a
- * small device.
+ * The simulator of write amplification: traces are what they say, and greedy cleaning of uniform
+ * writes is what is known of it. The oracle's split is the best one, and our streams come near it,
+ * on a small device.
  */
 #include <errno.h>
 #include <math.h>
@@ -312,7 +312,7 @@ static void test_sequential_writes_move_nothing(void **state)
 		assert_int_equal(run("sequential", (enum simulate_policy)policy).moved, 0);
 }
 
-/* What of the oracle's gain over greedy cleaning is reached. */
+/* Returns how much of the oracle's gain over greedy cleaning is reached. */
 static double part_of_gain(const char *name, enum simulate_policy policy)
 {
 	double greedy = run(name, SIMULATE_GREEDY).amplification;

@@ -370,7 +370,7 @@ static void what_is_reserved_can_be_written(void **state)
 	assert_int_equal(put_word(&bed, ftl_lba(thin, UINT32_MAX), 2), 0);
 	space_bed_reopen(&bed);
 	assert_int_equal(range_create(&bed, "c", SPACE_ANYWHERE, 1, NULL), -ENOSPC);
-	/* What is given up others may have. */
+	/* Others may have what is given up. */
 	assert_int_equal(range_shrink(&bed, id, all - 30), 0);
 	assert_int_equal(range_create(&bed, "c", SPACE_ANYWHERE, 21, NULL), -ENOSPC);
 	assert_int_equal(range_create(&bed, "c", SPACE_ANYWHERE, 20, &id), 0);
@@ -449,7 +449,7 @@ static void one_change_at_a_time(void **state)
 	assert_int_equal(range_shrink(&bed, other, 5), 0);
 }
 
-/* What a range gives up of its reserve is others' only when that is on record. */
+/* Others may have what a range gives up of its reserve only when that is on record. */
 static void what_is_given_up_is_not_there_before(void **state)
 {
 	struct waited waited = {.request = {.reserved = 5, .done = on_waited}};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The address space after a power cut behind every event of a trace of changes, puts and clones:
- * each change is there as a whole or not at all, what was acknowledged is, no two ranges overlap,
- * and what was cut off holds nothing.
+ * The address space after a power cut behind every event of a trace of changes, puts and clones.
+ * Each change is there as a whole or not at all, and all that was acknowledged is. No two ranges
+ * overlap, and what was cut off holds nothing.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -22,7 +22,7 @@
 #define STEP	   200
 #define NR_CHANGES 80
 
-/* What there is after so many changes. */
+/* The world after so many changes. */
 struct world {
 	bool is_there[NR_IDS];
 	struct space_range ranges[NR_IDS];
@@ -143,8 +143,8 @@ static int roll_change(struct bed *bed, struct world *world)
 }
 
 /*
- * Somebody who syncs all the time, so that the records of one change are not all in one block of
- * the journal, which would be whole anyway.
+ * Somebody who syncs all the time. Without him the records of one change would all be in one block
+ * of the journal, which would be whole anyway.
  */
 struct noise {
 	struct ftl_sync sync;
@@ -205,7 +205,7 @@ static void run_trace(struct bed *bed)
 		/* So that pages of the map are not in memory, and a change takes several steps. */
 		if (i % 3 == 0)
 			reopen(bed);
-		/* What is refused changes nothing. */
+		/* A change that is refused changes nothing. */
 		do {
 			ret = change_amid_noise(bed, &worlds[i]);
 		} while (ret);
@@ -276,8 +276,8 @@ static void expect_no_overlap(const struct world *found)
 
 /*
  * The ranges are those after change `table`, which is the one that was `under_way` or the one
- * before. What it trimmed is trimmed then, and only then. Puts and clones since the last durable
- * change are there or not.
+ * before. All that it trimmed is trimmed then, and only then. Puts and clones since the last
+ * durable change are there or not.
  */
 static void expect_block(struct bed *bed, uint64_t nr_events, uint32_t id, uint32_t block,
 			 unsigned durable, unsigned table, unsigned under_way)

@@ -75,7 +75,8 @@ static void test_no_space(void **state)
 	ftl_stat(bed.ftl, &stat);
 	assert_int_equal(nr, stat.capacity_blocks);
 	assert_int_equal(stat.free_blocks, 0);
-	/* What is there can be read, overwritten as often as one likes, synced and trimmed. */
+	/* Blocks that are there can be read, overwritten as often as one likes, synced and
+	 * trimmed. */
 	for (uint64_t i = 0; i < 3 * nr; i++) {
 		data[0] = (uint8_t)i;
 		assert_int_equal(
@@ -96,7 +97,7 @@ static void test_no_space(void **state)
 	free(data);
 }
 
-/* Who overwrites a block that is shared needs another, as whoever writes a new one. */
+/* A put that overwrites a shared block needs another, as one that writes a new block does. */
 static void test_no_space_for_what_is_shared(void **state)
 {
 	const uint64_t here = ftl_lba(1, 17), there = ftl_lba(2, 0), beside = ftl_lba(1, 18);
@@ -350,7 +351,7 @@ static uint64_t capacity_of(struct bed *bed)
 	return stat.capacity_blocks;
 }
 
-/* What is not about the medium is no reason to give segments up: it passes, or is told. */
+/* An error that is not about the medium is no reason to give segments up: it passes, or is told. */
 static void test_writes_fail_for_other_reasons(void **state)
 {
 	static const int passing[] = {-EAGAIN, -ENOMEM, -ETIMEDOUT};
@@ -369,7 +370,7 @@ static void test_writes_fail_for_other_reasons(void **state)
 		flash_fake_heal(bed.device);
 	}
 	assert_int_equal(capacity_of(&bed), capacity);
-	/* Of a file that grows, where nothing is left to grow into. */
+	/* The error of a file that grows, where nothing is left to grow into. */
 	fail_segments(&bed, -ENOSPC, 0);
 	for (unsigned i = 0; i < 100; i++)
 		assert_int_equal(bed_put(&bed, 1000 + i, 0, data, FTL_BLOCK), -EIO);
@@ -427,7 +428,7 @@ static void test_a_device_is_well_again(void **state)
 		bed_fill(&bed, 1000 + i % 300, (uint8_t)i);
 	/* A few had something in them, and were emptied later. */
 	assert_true(capacity_of(&bed) + 4 * bed.ftl->segments.data_blocks >= capacity);
-	/* What was written there since the last checkpoint is found again. */
+	/* Blocks that were written there since the last checkpoint are found again. */
 	wear_out(&bed, data);
 	assert_int_equal(checkpoint_write_now(bed.ftl), 0);
 	assert_int_equal(bed_put(&bed, 2000, 0, data, FTL_BLOCK), -ENOSPC);
@@ -536,7 +537,8 @@ static void test_full_with_streams(void **state)
 		nr = (uint32_t)stat.capacity_blocks;
 		memset(data, 0x5a, BLOCKS * FTL_BLOCK);
 		/*
-		 * What is not in use is in open segments, of streams that nothing more is put to.
+		 * All that is not in use is in open segments, of streams that nothing more is put
+		 * to.
 		 */
 		for (uint32_t i = 0; i < nr; i++) {
 			struct bed_request request;
@@ -668,7 +670,7 @@ static void test_stale_and_swapped_blocks(void **state)
 	assert_int_equal(flash_fake_poke(bed.device, at_a, a, FTL_BLOCK), 0);
 	assert_int_equal(flash_fake_poke(bed.device, at_b, b, FTL_BLOCK), 0);
 	bed_expect(&bed, 1, 0xa1);
-	/* What block 1 was before, at the place of what it is. */
+	/* Puts what block 1 was before at the place of what it is. */
 	memcpy(old, a, FTL_BLOCK);
 	bed_fill(&bed, 1, 0xa2);
 	assert_int_equal(flash_fake_poke(bed.device, find_filled(&bed, 0xa2), old, FTL_BLOCK), 0);
@@ -793,8 +795,8 @@ static void test_the_newest_anchor_is_lost(void **state)
 }
 
 /*
- * The tables of the newest checkpoint are damaged: those before serve, with the journal, also if a crash and a recovery are between
- * the two; or it is told. Nothing is silently older than it was.
+ * The tables of the newest checkpoint are damaged: those before serve, with the journal, or it is told. A crash and a recovery
+ * may be between the two. Nothing is silently older than it was.
  */
 static void test_the_newest_tables_are_damaged(void **state)
 {
@@ -843,8 +845,8 @@ static void test_the_newest_tables_are_damaged(void **state)
 }
 
 /*
- * Power is lost twice while the same block of the journal is written: of the first write its first
- * sector is there alone, of the second all but that. What the two leave is no block.
+ * Power is lost twice while the same block of the journal is written. The first write leaves its
+ * first sector alone, the second all but that. Together they make no block.
  */
 static void test_two_torn_blocks_do_not_make_one(void **state)
 {

@@ -120,7 +120,7 @@ static void test_current_key(void **state)
 	assert_false(keyring_is_current(keyring, "admin"));
 	keyring_remove(keyring, "alice");
 	assert_false(keyring_is_current(keyring, "alice"));
-	/* Of the same name, and even the same secret, it is another. */
+	/* A key of the same name, and even the same secret, is another. */
 	assert_int_equal(keyring_add(keyring, "alice", secret), 0);
 	assert_false(keyring_is_current(keyring, "alice"));
 	assert_true(has(keyring, "alice"));

@@ -9,7 +9,7 @@
 #include "lib/manager/manager_test.h"
 #include "unit/group.h"
 
-/* What most tests begin with: a server, two sessions, and namespace "a" without memory. */
+/* Most tests begin with a server, two sessions, and namespace "a" without memory. */
 static struct fake_client client, other;
 static uint64_t ns;
 
@@ -284,7 +284,7 @@ static void test_free_and_references(void **state)
 	check_all(&fixture);
 }
 
-/* Who does a region's atomics is said when it is made, and to everybody, from then on. */
+/* The manager says who does a region's atomics when it is made, and to everybody, from then on. */
 static void test_home_of_atomics_is_kept(void **state)
 {
 	Afar__Request *ask;
@@ -393,7 +393,8 @@ static void test_temporary_goes_with_its_maker(void **state)
 	check_all(&fixture);
 }
 
-/* What was reserved last is given back whole, whatever else is free. If it does not make the sum, large extents do. */
+/* A release gives back whole what was reserved last, whatever else is free. If that does not make the sum, large
+ * extents do. */
 static void test_release_gives_back_what_was_reserved(void **state)
 {
 	Afar__Reply *reply;

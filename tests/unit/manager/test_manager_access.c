@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the manager gives sessions to show to servers: passes and capabilities that servers take, over
- * just the extents of the layout, for as long as they say; and what giving them costs. */
+/* The manager gives sessions passes and capabilities to show to servers. Servers take them, over just
+ * the extents of the layout, for as long as they say. And what giving them costs. */
 #include "lib/manager/manager_test.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static int compare_numbers(const void *left, const void *right)
 	return a < b ? -1 : a > b;
 }
 
-/* As a client makes it out: from the layout alone. */
+/* Finds them as a client does: from the layout alone. */
 static size_t extents_on(const Afar__LayoutInfo *info, uint64_t server, uint64_t *extents)
 {
 	const Layout__Layout *form = info->form;
@@ -47,7 +47,7 @@ static size_t extents_on(const Afar__LayoutInfo *info, uint64_t server, uint64_t
 	return distinct;
 }
 
-/* As the server checks it, when it is `age` seconds old. */
+/* Checks it as the server does, when it is `age` seconds old. */
 static void check_access(const Afar__Access *access, const struct fake_server *server,
 			 const struct fake_client *client, const Afar__RegionInfo *region,
 			 const Afar__LayoutInfo *layout, uint32_t rights, uint32_t age)
@@ -145,7 +145,7 @@ static void test_rights_of_the_caller(void **state)
 	check_access(again->accesses->entries[0], &fixture.servers[0], &bob, region, region->layout,
 		     RIGHT_ALL, 0);
 	drop(again);
-	/* Of what it does not have open, it gets none. */
+	/* A session gets none for what it does not have open. */
 	EXPECT(&bob, ask_close(region), 0);
 	EXPECT(&bob, ask_access(region), -EINVAL);
 	drop(reply);
@@ -270,7 +270,7 @@ static void test_joins_are_checked(void **state)
 	assert_int_equal(fixture_join(&fixture, 0, GIB), -EINVAL);
 	server->does_cut_key = false;
 	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
-	/* The same incarnation with another signing key is another server. */
+	/* A server of the same incarnation with another signing key is another server. */
 	fixture_disconnect(&fixture, 0);
 	check_all(&fixture);
 	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
@@ -283,7 +283,7 @@ static void test_joins_are_checked(void **state)
 	check_all(&fixture);
 }
 
-/* Of the only server. */
+/* Returns how many bytes the only server is releasing. */
 static uint64_t releasing_bytes(void)
 {
 	return cds_list_first_entry(&fixture.core->state->servers, struct server, node)
@@ -315,7 +315,7 @@ static void test_draining_goes_on_at_rejoin(void **state)
 	assert_int_equal(fixture.servers[0].nr_released, 1);
 	assert_int_equal(fixture.servers[0].granted, 0);
 	check_all(&fixture);
-	/* The same when it has begun, and does not count it as granted any more. */
+	/* It answers as well when it has begun, and does not count it as granted any more. */
 	client_open(&fixture, &client); /* the manager restarted */
 	EXPECT(&client, ask_reserve(ns, 4 * MIB), 0);
 	fixture.servers[0].is_silent = true;
@@ -344,7 +344,8 @@ static uint64_t clock_us(void)
 	return (uint64_t)time.tv_sec * 1000000U + (uint64_t)time.tv_nsec / 1000U;
 }
 
-/* Servers of 4 TiB in extents of 1 GiB, all of one namespace. As if they had been reserved one by one. */
+/* Grants all of servers of 4 TiB to one namespace, in extents of 1 GiB, as if they had been reserved one
+ * by one. */
 static void grant_extents(uint64_t ns)
 {
 	struct server *server;

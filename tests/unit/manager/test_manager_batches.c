@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What batches leave behind: a commit that fails leaves exactly the tables from before, an
- * operation that fails half through exactly what was before it, whatever change it was that failed.
- * manager_tables.h compares. */
+/* Batches that fail leave nothing behind. A commit that fails leaves exactly the tables from
+ * before. An operation that fails half through leaves exactly what was before it, whatever change
+ * it was that failed. manager_tables.h compares. */
 #include <string.h>
 #include <time.h>
 
@@ -171,7 +171,7 @@ static void drop_batch(struct batch *batch)
 		drop(batch->reads[i]);
 }
 
-/* What is read says that nothing has happened, or all of it. */
+/* Reads say that nothing has happened, or all of it. */
 static void expect_read(const struct batch *batch, bool is_done)
 {
 	const Afar__RegionInfos *regions = batch->reads[1]->region_infos;
@@ -430,8 +430,8 @@ static int run_operation(const struct operation *operation)
 	return status;
 }
 
-/* It leaves what was before it, whatever fails of it, and succeeds when nothing does. What it may
- * not do fails anyway. */
+/* It leaves what was before it, whatever fails of it, and succeeds when nothing does. It fails
+ * anyway if it may not be done. */
 static uint64_t try_operation(const struct operation *operation)
 {
 	char *before;
@@ -454,7 +454,8 @@ static uint64_t try_operation(const struct operation *operation)
 		if (fail_at != 0 || status != -ENOMEM) {
 			fail_at = 0;
 			free(before);
-			/* What servers answered may have failed, and is asked again. */
+			/* The work that servers' answers bring may have failed; the manager asks
+			 * again. */
 			fixture_advance(&fixture, 2 * CORE_RETRY_NS / 1000000U);
 			check_all(&fixture);
 			return nr;
@@ -620,7 +621,7 @@ static Afar__Request *forget_flash(void)
 	return ask_store_forget(fixture.stores[0].number);
 }
 
-/* Of another server's, which is down, and in which nothing is. */
+/* The store of another server, which is down; nothing is in it. */
 static Afar__Request *remove_flash(void)
 {
 	return ask_store_remove(fixture.stores[1].number);

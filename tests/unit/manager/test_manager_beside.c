@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Requests about files in the middle of a commit. A question that reads nothing of the batch is answered at once, and
- * the answer holds before the batch and behind it, whatever becomes of that. One that reads something of it is
- * answered behind the commit. Nobody hears of what is not committed. In the same way files are opened and
- * closed: a batch that fails takes back no such thing.
+ * Requests about files in the middle of a commit. A question that reads nothing of the batch is answered at once. Its
+ * answer holds before the batch and behind it, whatever becomes of that. One that reads something of it is answered
+ * behind the commit. Nobody hears of what is not committed. In the same way files are opened and closed: a batch that
+ * fails takes back no such thing.
  */
 #include "lib/manager/manager_beside.h"
 

@@ -30,7 +30,7 @@ static const char *any_name(void)
 	return names[random_below(NR_NAMES)];
 }
 
-/* What each session has open, by its own account: handles that it was told are open. */
+/* The handles that each session has open by its own account, because it was told so. */
 static uint64_t opened[2][HANDLES_MAX + 1];
 
 static uint64_t any_handle(void)

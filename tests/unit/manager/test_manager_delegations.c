@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the manager delegates to sessions: before an inode is changed by another session, all that have it
- * delegated have dropped it, or have run out. The random test has two sessions that believe what they were
- * told until they are asked to drop it, and compares what they believe with what is so after every step.
+ * The manager delegates inodes to sessions: before another session changes one, all that have it delegated
+ * have dropped it, or have run out. The random test has two sessions that believe what they were told
+ * until they are asked to drop it. It compares what they believe with what is so after every step.
  */
 #include "lib/manager/manager_files.h"
 
@@ -95,7 +95,7 @@ static void test_dropped_before_a_change(void **state)
 	expect_delegated(&other, ask_lookup(ROOT, "g"));
 	FILE_DO(ask_size(file, 10), 0);
 	assert_int_equal(fixture.nr_revokes, 1); /* f, and not its directory */
-	/* What was just taken back is not delegated at once. */
+	/* An inode that was just taken back is not delegated at once. */
 	assert_int_equal(look(&other, ask_stat(file)), 0);
 	assert_false(is_delegated);
 	must_make(ROOT, "g", S_IFREG | 0644);
@@ -137,7 +137,7 @@ static void test_a_link_and_its_file(void **state)
 	assert_int_equal(fixture.nr_revokes, 2);
 }
 
-/* Who writes tells of it without asking. */
+/* A session that writes tells of it without asking. */
 static void test_opening_to_write(void **state)
 {
 	(void)state;
@@ -168,7 +168,7 @@ static void test_one_that_does_not_answer(void **state)
 	assert_false(is_delegated);
 	fixture_advance(&fixture, DELEGATION_KEPT_MS / 2);
 	assert_null(changed);
-	/* Whoever owes an answer is not renewed by asking for more. */
+	/* A session that owes an answer is not renewed by asking for more. */
 	assert_int_equal(look(&other, ask_stat(ROOT)), 0);
 	assert_int_equal(last_number, 0);
 	fixture_advance(&fixture, DELEGATION_KEPT_MS / 2);
@@ -265,7 +265,8 @@ static void test_one_that_is_ended(void **state)
 	expect_changed_when_it_has_run_out();
 }
 
-/* The same, by a manager that has just started, and does not know what the one before has delegated. */
+/* A manager that has just started waits, too, because it does not know what the one before has
+ * delegated. */
 static void test_one_that_is_ended_after_a_restart(void **state)
 {
 	struct fake_client alice = {0};
@@ -287,7 +288,7 @@ static void test_one_that_is_ended_after_a_restart(void **state)
 	expect_answer(opened, 0, NULL);
 }
 
-/* What is delegated is not forgotten, however many others are used. */
+/* The manager does not forget what is delegated, however many others are used. */
 static void test_more_inodes_than_are_kept(void **state)
 {
 	char name[16];
@@ -366,7 +367,7 @@ static void test_leaving(void **state)
 	drop(reply);
 	FILE_DO(ask_size(file, 10), 0);
 	assert_int_equal(fixture.nr_revokes, 0);
-	/* Whoever has it not open is told, and may not keep it. */
+	/* A session that does not have it open is told, and may not keep it. */
 	assert_int_equal(look(&other, ask_stat(file)), 0);
 	assert_false(is_delegated);
 	assert_int_equal(last_number, 0);
@@ -416,7 +417,7 @@ static void test_more_sessions_than_masks_have_bits(void **state)
 
 /* ---- At random */
 
-/* What a session believes of an inode, and of names. */
+/* A session's beliefs about an inode, and about names. */
 struct believed_inode {
 	bool is_known;
 	uint64_t ino, change, size, nlink, mode;
@@ -532,7 +533,8 @@ static uint64_t any_dir(void)
 	return dirs[random_below(NR_DIRS)];
 }
 
-/* What it is about to change by itself, it does not believe in meanwhile; then it is told anew. */
+/* The session does not believe meanwhile in what it is about to change by itself; then it is told
+ * anew. */
 static void change(struct believer *believer, Afar__Request *request)
 {
 	Afar__Reply *reply;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What operators do with stores: they add them to running servers, take them away, and free orphans; and
- * what they see of one that takes no changes. What is refused, what becomes of servers and commits that
- * fail in between, and that nothing else is touched. */
+/* Operators add stores to running servers, take them away, and free orphans, and see how one is that
+ * takes no changes. Tests what is refused, what becomes of servers and commits that fail in between, and
+ * that nothing else is touched. */
 #include <string.h>
 
 #include <afar/afar.h>
@@ -123,7 +123,7 @@ static void test_servers_say_why_they_refuse(void **state)
 	fixture.servers[1].says = "open the store /dev/flash1: it is mounted";
 	expect_said(&client, ask_store_add(number, "/dev/flash1"), -EBUSY,
 		    "'server-1' at 127.0.0.1:7501: open the store /dev/flash1: it is mounted");
-	/* What would act on a terminal is not passed on. */
+	/* The manager does not pass on what would act on a terminal. */
 	fixture.servers[1].says = "\033[2J";
 	expect_said(&client, ask_store_add(number, "/dev/flash1"), -AFAR_ESERVER, "EBUSY");
 	/* One says that it has it, and has lent nothing. */
@@ -164,7 +164,7 @@ static void spoil_cluster(Afar__StoreLend *lend)
 	lend->store->cluster = strdup("another");
 }
 
-/* What is lent is checked as in a join. A refusal changes nothing. */
+/* The manager checks what is lent as in a join. A refusal changes nothing. */
 static void test_what_is_lent_is_checked(void **state)
 {
 	static const struct {
@@ -433,7 +433,7 @@ static void test_freeing_orphans_is_done_once(void **state)
 	check_all(&fixture);
 }
 
-/* The server is killed before it has removed them, refuses, or has a store that takes no changes: they
+/* The server is killed before it has removed them, refuses, or has a store that takes no changes. They
  * are kept, and can be freed later. */
 static void test_freeing_orphans_fails(void **state)
 {

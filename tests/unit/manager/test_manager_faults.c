@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The manager's core when things go wrong: each commit of a scenario fails in turn, and random lives of
- * clients and servers with failures among them; tables, store and servers must agree after every step. */
+/* The manager's core when things go wrong. Each commit of a scenario fails in turn, and random lives of
+ * clients and servers have failures among them. Tables, store and servers must agree after every step. */
 #include <malloc.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@
 
 /* ---- Failing commits */
 
-/* As a client closes: its connection ends, whatever it hears. */
+/* Closes as a client does: its connection ends, whatever it hears. */
 static int close_session(struct fake_client *client)
 {
 	int status = fixture_do(&fixture, client, ask_session_close());
@@ -219,7 +219,7 @@ static void test_failed_commit_is_told_to_all_of_its_batch(void **state)
 	for (size_t i = 0; i < 5; i++)
 		drop(replies[i]);
 	check_all(&fixture);
-	/* The same ids can be sent again, and are done then. */
+	/* Requests of the same ids can be sent again, and are done then. */
 	fixture_send(&fixture, &client, 100, ask_alloc(ns, "", MIB, false), &replies[0]);
 	fixture_pump(&fixture);
 	assert_int_equal(replies[0]->status, 0);
@@ -263,7 +263,7 @@ static void test_forgetting_is_tried_again(void **state)
 	assert_int_equal(count_servers(), 2);
 	run_out();
 	assert_int_equal(count_servers(), 1);
-	/* The same for one that does not come back after a restart. */
+	/* A server that does not come back after a restart goes in the same way. */
 	fixture_restart(&fixture);
 	assert_int_equal(count_servers(), 1);
 	fixture.store.fail_at = 1;
@@ -274,8 +274,8 @@ static void test_forgetting_is_tried_again(void **state)
 	assert_int_equal(count_servers(), 0);
 }
 
-/* Where there is no room for what clients want, what ends is what makes room: it is not held up by those who try again and
- * again. */
+/* Where there is no room for what clients want, the end of a lease makes some. Those who try again and again do not
+ * hold it up. */
 static void test_leases_end_among_failures(void **state)
 {
 	struct fake_client greedy, gone;
@@ -380,7 +380,7 @@ static size_t memory_in_use(void)
 }
 
 /* A reservation takes as long as the server likes, and its client may lose its connection and ask again as
- * often as it likes: all are answered, once, though their requests are not kept. */
+ * often as it likes. All are answered, once, though their requests are not kept. */
 static void test_requests_that_wait_hold_no_memory(void **state)
 {
 	static Afar__Reply *replies[AGAIN]; /* answered by the teardown if this fails */
@@ -405,7 +405,7 @@ static void test_requests_that_wait_hold_no_memory(void **state)
 		assert_int_equal(client_resume(&fixture, &client), 0);
 	}
 	assert_true(memory_in_use() < before + 4 * AGAIN_BYTES);
-	/* What fails, fails for all of them; then it is done once. */
+	/* A failed commit fails all of them; then it is done once. */
 	for (int is_done = 0; is_done < 2; is_done++) {
 		fixture.store.fail_at = !is_done;
 		fixture.servers[0].is_silent = false;
@@ -455,8 +455,8 @@ static void check_fenced(void)
 	}
 }
 
-/* Whose session was ended, or lost its connection on the way to that, opens it again or another; whose
- * key was revoked gets another first. */
+/* A client whose session was ended, or lost its connection on the way to that, opens it again or
+ * another. One whose key was revoked gets another first. */
 static void come_back(struct fake_client *admin, struct fake_client *client)
 {
 	const char *principal = client->principal;
@@ -621,7 +621,8 @@ static void random_volume(struct fake_client *client)
 	fixture.time_ns = 0;
 }
 
-/* Nobody else writes to a volume that is open exclusively. Whoever has ended counts until it is fenced. */
+/* Nobody else writes to a volume that is open exclusively. A session that has ended counts until it is
+ * fenced. */
 static void check_volume(void)
 {
 	struct namespace *ns = state_namespace_named(fixture.core->state, "v");

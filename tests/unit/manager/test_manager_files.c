@@ -130,7 +130,7 @@ static uint64_t free_units(void)
 {
 	const struct fs *fs = fs_of();
 
-	/* What it has grown by counts when it is looked at next. */
+	/* The pool's growth counts when it is looked at next. */
 	return (fs->space.free_bytes + volume_region(ns_of(fs_number))->length - fs->space.length) /
 	       FILE_UNIT;
 }
@@ -172,8 +172,8 @@ static void test_room_comes_back_zeroed(void **state)
 	assert_true(fixture.servers[0].nr_zeroed > 1 && fixture.servers[1].nr_zeroed > 0);
 }
 
-/* What is free in older records may have others' bytes: it is given to nobody before it is zeroed, and the pool grows into nothing
- * that was reserved before. */
+/* Room that is free in older records may have others' bytes. It is given to nobody before it is zeroed, and the pool grows into
+ * nothing that was reserved before. */
 static void test_older_free_room_is_zeroed(void **state)
 {
 	uint64_t all = POOL_BYTES / FILE_UNIT;
@@ -278,7 +278,8 @@ static void test_an_end_that_comes_late(void **state)
 	expect_size(file, 100);
 }
 
-/* Somebody from before a restart has not told what he has open. Whoever waits for that in vain changes nothing. */
+/* Somebody from before a restart has not told what he has open. A change that waits for that in vain changes
+ * nothing. */
 static void test_changes_that_wait_for_claims_in_vain(void **state)
 {
 	Afar__Reply *removed = NULL, *opened = NULL;
@@ -325,7 +326,7 @@ static void test_another_session_is_not_hurt(void **state)
 	assert_int_equal(fixture.nr_recalls, 0);
 	FILE_DO(ask_size(file, 100), 0);
 	assert_int_equal(fixture.nr_recalls, 1);
-	/* What it tells of what it wrote before is too late. */
+	/* It tells too late of what it wrote before. */
 	OTHER_DO(ask_end(file, 9000, attributes.layout), -ESTALE);
 	FILE_DO(ask_remove(ROOT, "f", false), 0);
 	FILE_DO(ask_stat(file), 0); /* it is open there */
@@ -335,7 +336,7 @@ static void test_another_session_is_not_hurt(void **state)
 	assert_int_equal(fs_of()->nr_inodes, 1);
 }
 
-/* It is asked, and does not answer: it goes on meanwhile, others who ask where the bytes are wait, and the * change fails. */
+/* It is asked, and does not answer: it goes on meanwhile, others who ask where the bytes are wait, and the change fails. */
 static void test_a_session_that_is_stopped(void **state)
 {
 	uint64_t file = make_elsewhere(9000);
@@ -389,7 +390,8 @@ static void test_two_make_it_shorter(void **state)
 	fixture.time_ns = 0;
 }
 
-/* Whoever makes it shorter has no end of time. Others wait for 10 s all the same, and then it fails. */
+/* The call that makes it shorter has no time limit. It waits for others for 10 s all the same, and
+ * then fails. */
 static void test_a_recall_ends(void **state)
 {
 	uint64_t file = make_elsewhere(9000);
@@ -406,7 +408,7 @@ static void test_a_recall_ends(void **state)
 	fixture_pump(&fixture);
 }
 
-/* What a session gave up for one change it has again when it has asked where the bytes are. The next
+/* A session has again what it gave up for one change when it has asked where the bytes are. The next
  * change must not count on the first answer, also if it is a shrink only in the middle of its call. */
 static void test_given_up_once(void **state)
 {
@@ -428,7 +430,8 @@ static void test_given_up_once(void **state)
 	check_files();
 }
 
-/* Whoever makes it shorter zeroes what is left behind the end, while others have given the file up. */
+/* The session that makes it shorter zeroes what is left behind the end, while others have given the
+ * file up. */
 static void test_given_up_until_its_end_is_zeroed(void **state)
 {
 	uint64_t file = make_elsewhere(9000);
@@ -565,7 +568,7 @@ static Afar__Request *ask_xattr_of(uint64_t ino, const char *name, size_t length
 	return request;
 }
 
-/* As many as can be listed, and of values as many bytes as before names were counted. */
+/* A file has as many as can be listed, and of values as many bytes as before names were counted. */
 static void test_many_extended_attributes(void **state)
 {
 	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644),
@@ -628,7 +631,7 @@ static void test_one_appends_at_a_time(void **state)
 	assert_int_equal(waiting->file_results->results[0]->attributes->size, 500);
 	drop(waiting);
 	waiting = NULL;
-	/* Who says that more follows keeps it, and goes on at once; for 100 ms. */
+	/* A session that says that more follows keeps it, and goes on at once; for 100 ms. */
 	OTHER_DO(ask_append(file), 0);
 	OTHER_DO(ask_appended_more(file), 0);
 	file_send(&client, ask_append(file), &waiting);
@@ -768,7 +771,7 @@ static Afar__Request *ask_commit(uint64_t ino, uint64_t end)
 	return request;
 }
 
-/* Whoever has it open to read may have it committed, and tell nothing of it. */
+/* A session that has it open to read may have it committed, and tell nothing of it. */
 static void test_a_reader_commits_what_others_told(void **state)
 {
 	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);

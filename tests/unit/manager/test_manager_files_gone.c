@@ -111,7 +111,7 @@ static void test_ends_when_nobody_uses_it(void **state)
 	assert_int_equal(fixture.nr_gone_asks, 1);
 }
 
-/* What replaces it has its name, and a removed directory takes no names any more. */
+/* The file that replaces it has its name, and a removed directory takes no names any more. */
 static void test_other_ways_to_go(void **state)
 {
 	uint64_t folder = must_make(ROOT, "d", S_IFDIR | 0755);
@@ -169,7 +169,7 @@ static void test_asked_when_it_is_closed(void **state)
 	OTHER_DO(ask_stat(file), -ESTALE);
 }
 
-/* As if it had all of them open. */
+/* One that does not answer counts as if it had all of them open. */
 static void test_one_that_does_not_answer(void **state)
 {
 	(void)state;
@@ -252,7 +252,7 @@ static void test_a_failed_commit(void **state)
 	OTHER_DO(ask_stat(file), -ESTALE);
 }
 
-/* Who lacks what they have waits for them. */
+/* A change that lacks what removed files have waits for them. */
 static void test_room_that_comes_back(void **state)
 {
 	Afar__Reply *made = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A server with a part of a file system's pool ends: names stay, what was there is lost and given to nobody
+ * A server with a part of a file system's pool ends. Names stay, what was there is lost and given to nobody
  * again, and the rest goes on, also after a restart of the manager.
  */
 #include "lib/manager/manager_files.h"
@@ -120,7 +120,7 @@ static void test_files_outlive_a_server(void **state)
 	FILE_DO(ask_rename(ROOT, "large", ROOT, "moved", 0), 0);
 	EXPECT(&client, ask_volume_open(fs_number, VOLUME_SHARED), 0);
 
-	/* What is made now gets nothing of it, up to the last unit, also after a restart. */
+	/* Files that are made now get nothing of it, up to the last unit, also after a restart. */
 	nr_free = fs_of()->space.free_bytes / FILE_UNIT;
 	assert_int_equal(nr_free, UNITS / 2 - lost.in_files);
 	restart_and_claim();
@@ -139,7 +139,7 @@ static void test_files_outlive_a_server(void **state)
 	assert_int_equal(now.lost, lost.lost);
 	assert_int_equal(now.lost_in_files, lost.lost_in_files);
 
-	/* What goes is nobody's: neither free nor to be zeroed. */
+	/* Lost units of files that go are nobody's: neither free nor to be zeroed. */
 	FILE_DO(ask_size(large, 300 * FILE_UNIT), 0);
 	now = check_units();
 	assert_true(now.lost_in_files < lost.lost_in_files && now.lost_in_files > 0);
@@ -180,7 +180,7 @@ static void test_all_servers_are_lost(void **state)
 	assert_int_equal(units.in_files, UNITS);
 }
 
-/* What files gave back, and the server had not zeroed yet, is not waited for. */
+/* Nobody waits for what files gave back, and the server had not zeroed yet. */
 static void test_what_is_being_zeroed_is_lost(void **state)
 {
 	struct units units;

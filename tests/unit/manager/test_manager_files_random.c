@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Files as the manager keeps them, at random: two sessions, commits that fail, restarts, servers that end,
- * sessions that end while a server is silent. After every step no client believes in a part of the pool that is not
- * its file's, and the records are compared with each other (files/check.c).
+ * Files as the manager keeps them, at random: two sessions, commits that fail, restarts, servers that end, sessions
+ * that end while a server is silent. After every step no client believes in a part of the pool that is not its
+ * file's. The records are compared with each other (files/check.c).
  */
 #include "lib/manager/manager_files.h"
 
@@ -21,9 +21,9 @@
 #define POOL_UNITS ((POOL_BYTES + NR_LOSSES * GROWTH) / FILE_UNIT)
 
 /*
- * What a client believes: the parts of the pool that it would write to, of the files that it has open. None
- * of them may ever be free, or another file's. It believes what it was told until it closes the file,
- * gives it up, makes it shorter, or its session is fenced everywhere.
+ * A client's belief: the parts of the pool that it would write to, of the files that it has open. None of
+ * them may ever be free, or another file's. It believes what it was told until it closes the file, gives it
+ * up, makes it shorter, or its session is fenced everywhere.
  */
 struct belief {
 	uint64_t ino; /* 0: nothing */
@@ -194,7 +194,7 @@ static void note_opened(struct actor *actor, uint64_t handle, const Afar__FileRe
 	believe(actor, result->attributes->ino, result);
 }
 
-/* What it believes once a change has been answered. */
+/* Notes what it believes once a change has been answered. */
 static void note_change(struct actor *actor, const Afar__FileChange *ask,
 			const Afar__FileResult *result)
 {

@@ -62,7 +62,7 @@ static void test_a_server_ends(void **state)
 		restart();
 		claim_nothing();
 		expect_units(has + POOL_UNITS / 8, has + lost);
-		/* What the file gives up there nobody gets. */
+		/* Nobody gets what the file gives up there. */
 		fixture.servers[0].refuse_to_zero = 0;
 		fixture_advance(&fixture, 2000);
 		FILE_DO(ask_remove(ROOT, name, false), 0);
@@ -261,7 +261,8 @@ static void test_little_is_left_behind(void **state)
 	assert_true(all - free_units() <= 300 + MIB / FILE_UNIT);
 }
 
-/* Who writes on and on says what he has written of what came ahead, and goes on getting some. */
+/* A client that writes on and on says what it has written of what came ahead, and goes on getting
+ * some. */
 static void test_who_writes_on_gets_more(void **state)
 {
 	const struct inode *inode;
@@ -287,7 +288,8 @@ static void test_who_writes_on_gets_more(void **state)
 		nr_extends++;
 	}
 	assert_true(nr_extends < 20);
-	/* Of less than all, the rest counts; and of more than there is, no more. */
+	/* If it says less than all, the rest counts; if it says more than there is, no more
+	 * does. */
 	for (uint64_t said = 0; said < 3; said++) {
 		uint64_t behind = inode->nr_behind, nr = inode->spare_to - inode->spare_from;
 		Afar__Request *request = ask_extend(file, (to + said) * FILE_UNIT, FILE_UNIT);
@@ -319,8 +321,8 @@ static uint64_t make_ahead(const char *name, uint64_t end)
 	return file;
 }
 
-/* What `client` has got ahead, or asked for, and not written goes back when the last one closes the file, whoever that
- * is. */
+/* Room that `client` has got ahead, or asked for, and not written goes back when the last one closes the file, whoever
+ * that is. */
 static void test_room_ahead_goes_back(void **state)
 {
 	uint64_t end = 5 * FILE_UNIT, file, all;
@@ -378,7 +380,8 @@ static void test_room_ahead_of_those_who_have_not_told(void **state)
 	expect_size(file, end + 1);
 }
 
-/* The manager ends, and then the writer, who has not told what he had open. What nobody has committed is not there. */
+/* The manager ends, and then the writer, who has not told what he had open. Bytes that nobody has committed are not
+ * there. */
 static void test_room_ahead_of_a_writer_who_ends_with_the_manager(void **state)
 {
 	uint64_t end = 5 * FILE_UNIT, file = make_ahead("f", end), gone;
@@ -448,7 +451,7 @@ static void test_room_ahead_of_one_that_gets_a_name(void **state)
 
 #define MANY 300U
 
-/* What is left to end, as of the last commit. */
+/* The most that ended in one commit, and how many were left to end at the last one. */
 static size_t most_at_once, nr_left_before;
 
 static void look_at_left(void *argument, bool is_done)
@@ -520,7 +523,7 @@ static size_t count_sessions(void)
 
 static void expect_left(const char *name, uint64_t file, uint64_t gone)
 {
-	/* What went on: the manager's own work, and the end of whoever wrote. */
+	/* The rest went on: the manager's own work, and the end of the writer. */
 	assert_int_equal(fs_of()->nr_left, 0);
 	assert_true(fixture.core->retry_at == 0 && fixture.core->files->retry_at == 0);
 	FILE_DO(ask_make(ROOT, name, S_IFREG | 0644, 0, FILE_UNIT), 0);
@@ -619,7 +622,7 @@ static void test_free_extents_go_back(void **state)
 	assert_int_equal(release_all(), 0);
 	assert_int_equal(granted(), 2 * POOL_BYTES);
 	FILE_DO(ask_remove(ROOT, "large", false), 0);
-	/* What cannot be committed has not happened. */
+	/* A release that cannot be committed has not happened. */
 	number = pool->layout_number;
 	fixture_advance(&fixture, 1000);
 	fixture.store.fail_at = 1;
@@ -720,7 +723,7 @@ static void test_an_emptied_pool_goes_back(void **state)
 	EXPECT(&client, ask_release(fs_number, UINT64_MAX), -EBADMSG);
 	assert_int_equal(granted(), POOL_BYTES);
 	ns_of(fs_number)->is_suspect = false;
-	/* What somebody has just reserved stays. */
+	/* Room that somebody has just reserved stays. */
 	EXPECT(&client, ask_reserve(fs_number, POOL_BYTES), 0);
 	eleven_minutes();
 	eleven_minutes();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Stores: joins that must not destroy, devices that went back, moved or were copied; namespaces on
- * flash, whose regions outlive their servers; and what an operator can do. */
+/* Stores: joins that must not destroy, devices that went back, moved or were copied. Namespaces on
+ * flash, whose regions outlive their servers. And what an operator can do. */
 #include <string.h>
 
 #include <afar/afar.h>
@@ -153,7 +153,7 @@ static void test_release_names_the_namespace(void **state)
 	check_empty(&fixture);
 }
 
-/* What others have asked a store for is not free, though it has not answered. */
+/* Bytes that others have asked a store for are not free, though it has not answered. */
 static void test_reservations_side_by_side(void **state)
 {
 	Afar__Reply *reply;
@@ -229,7 +229,7 @@ static void test_regions_outlive_a_server(void **state)
 	assert_int_equal(region->layout->accesses[0]->incarnation, fixture.servers[0].incarnation);
 	assert_int_equal(region->layout->stores[0]->opening, opening + 1);
 	assert_int_equal(region->layout_number, 0);
-	/* Who asks what has become of the region hears where it is. */
+	/* A client that asks what has become of the region hears where it is. */
 	again = must(&client, ask_look(region));
 	assert_int_equal(again->region_info->layout->servers[0]->incarnation,
 			 fixture.servers[0].incarnation);
@@ -365,7 +365,7 @@ static void test_older_manager_does_not_release(void **state)
 	memory_store_restore(&fixture.store, &before);
 	fixture_restart(&fixture);
 	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
-	/* What nobody can have written is released, and nothing else. */
+	/* The extents that nobody can have written are released, and nothing else. */
 	assert_int_equal(device(0)->granted, 8 * MIB);
 	assert_int_equal(store_of(0)->nr_orphans, 1);
 	assert_int_equal(store_of(0)->orphan_bytes, 8 * MIB);

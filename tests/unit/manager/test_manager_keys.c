@@ -6,7 +6,7 @@
 #include "lib/manager/manager_test.h"
 #include "unit/group.h"
 
-/* What each test begins with. */
+/* Each test begins with this session. */
 static struct fake_client admin;
 
 static int begin(void **state)
@@ -115,7 +115,8 @@ static void test_names(void **state)
 	check_all(&fixture);
 }
 
-/* The same call answers the same secret, in one batch, later, and after a restart; until it is settled. */
+/* A call that comes again answers the same secret, in one batch, later, and after a restart; until it is
+ * settled. */
 static void test_addition_is_done_once(void **state)
 {
 	uint8_t secret[KEY_BYTES] = {0}, other[KEY_BYTES];

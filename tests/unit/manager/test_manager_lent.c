@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the core and the writer do so that requests can be answered beside a batch (test_manager_beside.c). */
+/* Tests what the core and the writer do so that requests can be answered beside a batch
+ * (test_manager_beside.c). */
 #include "lib/manager/manager_beside.h"
 
 #include <pthread.h>

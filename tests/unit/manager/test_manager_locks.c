@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Locks of files as the manager keeps them: against a model that knows for each byte who has it, in what order those
- * who wait get them, circles of those who wait for each other, and when they go: at closing, at the fence, and
+ * Locks of files as the manager keeps them, against a model that knows for each byte who has it. Those who wait get
+ * them in order, and circles of those who wait for each other are refused. Locks go at closing and at the fence, and
  * not with a restart.
  */
 #include "lib/manager/manager_files.h"
@@ -241,7 +241,7 @@ static void test_waits_end(void **state)
 	expect_result(&unnumbered, -EBADF);
 }
 
-/* What a batch has changed is taken back if it cannot be committed, and nobody believes it. */
+/* The changes of a batch are taken back if it cannot be committed, and nobody believes them. */
 static void test_a_batch_fails(void **state)
 {
 	Afar__Reply *unlocked = NULL, *made = NULL, *waiting;
@@ -348,7 +348,7 @@ static void test_closing_unlocks(void **state)
 	FILE_DO(ask_lock(1, 1, EXCLUDED, 0, 10, 0), 0);
 	FILE_DO(ask_lock(3, 1, EXCLUDED, 4, 2, 0), 0);
 	FILE_DO(ask_file_close(1), 0);
-	/* What was locked through the other handle stays. */
+	/* The locks through the other handle stay. */
 	OTHER_DO(ask_lock(1, 1, EXCLUDED, 0, 4, 0), 0);
 	OTHER_DO(ask_lock(1, 1, EXCLUDED, 6, 4, 0), 0);
 	OTHER_DO(ask_lock(1, 1, EXCLUDED, 4, 1, 0), -EAGAIN);
@@ -481,7 +481,7 @@ static void test_nobody_claims_a_lock(void **state)
 #define NR_HANDLES 2U /* of each session */
 #define NR_STEPS   10000U
 
-/* What an owner has of a byte. */
+/* An owner's lock of a byte. */
 struct byte {
 	uint32_t mode;
 	uint64_t handle;
@@ -504,7 +504,7 @@ static bool is_free(size_t owner, uint32_t mode, size_t from, size_t to)
 	return true;
 }
 
-/* As few ranges as there can be. */
+/* Counts the ranges, as few as there can be. */
 static unsigned count_ranges(size_t session)
 {
 	unsigned nr = 0;

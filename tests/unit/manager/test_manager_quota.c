@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The manager's limits of what may be reserved, for a namespace and for all that a principal owns: who sets them,
- * whom they stop, and reservations that are under way together. */
+/* The manager's limits of what may be reserved, for a namespace and for all that a principal owns. Tests who sets
+ * them, whom they stop, and reservations that are under way together. */
 #include <string.h>
 
 #include "lib/manager/manager_test.h"
 #include "unit/group.h"
 
-/* What each test begins with: alice owns two namespaces, and may have 8 MiB. */
+/* Each test begins so: alice owns two namespaces, and may have 8 MiB. */
 static struct fake_client admin, alice, bob;
 static uint64_t first, second;
 
@@ -72,7 +72,7 @@ static void test_all_that_one_owns(void **state)
 	EXPECT(&admin, ask_delete("admins", false), 0);
 	restart();
 	EXPECT(&alice, ask_reserve(first, 1), -EDQUOT);
-	/* What is released or removed can be had again. */
+	/* Bytes that are released or removed can be had again. */
 	EXPECT(&alice, ask_release(first, 2 * MIB), 0);
 	EXPECT(&alice, ask_reserve(second, 2 * MIB), 0);
 	EXPECT(&alice, ask_delete("first", false), 0);
@@ -164,7 +164,8 @@ static void test_who_may_limit_whom(void **state)
 	check_all(&fixture);
 }
 
-/* Who owns a namespace is told of the limit, and operators are; others who may use it are not. */
+/* The owner of a namespace is told of the limit, and operators are; others who may use it are
+ * not. */
 static void test_who_is_told(void **state)
 {
 	struct fake_client *const clients[] = {&alice, &admin, &bob};
@@ -253,7 +254,7 @@ static void test_those_for_one_namespace(void **state)
 	expect_reserved(12 * MIB);
 }
 
-/* What those before them do not get is for those behind, in the order in which they came. */
+/* Those behind get what those before them do not, in the order in which they came. */
 static void test_those_behind_one_that_fails(void **state)
 {
 	static const int statuses[] = {-ECANCELED, 0, -ECANCELED, 0};
@@ -281,7 +282,8 @@ static void test_lowered_meanwhile(void **state)
 	expect_reserved(4 * MIB);
 }
 
-/* Whoever waits for others' reservations is told so in time, and not that a server is slow. */
+/* A client that waits for others' reservations is told so in time, and not that a server is
+ * slow. */
 static void test_waiting_is_told(void **state)
 {
 	Afar__Reply *waiting;

@@ -6,7 +6,7 @@
 #include "lib/manager/manager_test.h"
 #include "unit/group.h"
 
-/* What most tests begin with: two sessions, and namespace "a". */
+/* Most tests begin with two sessions, and namespace "a". */
 static struct fake_client client, other;
 static uint64_t ns;
 
@@ -157,7 +157,7 @@ static void test_reserve_goes_on_without_a_server_that_fails(void **state)
 	EXPECT(&client, ask_reserve(ns, 24 * MIB), 0);
 	assert_int_equal(ns_of(ns)->reserved_bytes, 24 * MIB);
 	assert_int_equal(fixture.servers[1].granted, 0);
-	/* What the others gave goes back when it does not suffice. */
+	/* The others get back what they gave when it does not suffice. */
 	EXPECT(&client, ask_reserve(ns, 18 * MIB), -ENOSPC);
 	assert_int_equal(fixture.servers[0].granted + fixture.servers[2].granted, 24 * MIB);
 	fixture.servers[1].refuse = -EIO;
@@ -176,7 +176,8 @@ static void test_reserve_goes_on_without_a_server_that_fails(void **state)
 	check_all(&fixture);
 }
 
-/* What one has got is counted once, while it is being committed as well: the last bytes are another's in the same batch. */
+/* Bytes that one has got are counted once, while they are being committed as well: the last ones are another's in the same
+ * batch. */
 static void test_reserve_beside_one_that_ends(void **state)
 {
 	Afar__Reply *first, *second;
@@ -205,7 +206,7 @@ static void test_reserve_answered_over_a_former_connection(void **state)
 
 	(void)state;
 	fixture_join(&fixture, 0, 64 * MIB);
-	/* Who holds nothing is forgotten when it goes. */
+	/* A server that holds nothing is forgotten when it goes. */
 	EXPECT(&client, ask_reserve(ns, 8 * MIB), 0);
 	for (int is_lost = 0; is_lost < 2; is_lost++) {
 		fixture.servers[0].is_silent = true;

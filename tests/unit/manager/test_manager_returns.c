@@ -33,13 +33,13 @@ static void test_alloc_and_reserve_wait_for_servers(void **state)
 	fixture_pump(&fixture);
 	assert_null(alloc);
 	assert_null(reserve);
-	/* Who waits can cancel it. */
+	/* A client that waits can cancel it. */
 	EXPECT(&client, ask_cancel(ns), 0);
 	expect_answer(reserve, -ECANCELED, NULL);
 	fixture_send(&fixture, &client, 103, ask_reserve(ns, 8 * MIB), &reserve);
 	fixture_pump(&fixture);
 	assert_null(reserve);
-	/* What needs no server does not wait. */
+	/* A request that needs no server does not wait. */
 	EXPECT(&client, ask_create("b", 0, 0), 0);
 	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
 	fixture_pump(&fixture);
@@ -201,7 +201,7 @@ static void test_numbers_belong_to_keys(void **state)
 	check_all(&fixture);
 }
 
-/* Whose key a server has was not stored once: the next that it joins with counts. */
+/* Old records do not say whose key a server has: the next that it joins with counts. */
 static void test_numbers_of_an_old_store(void **state)
 {
 	struct fake_server *server = &fixture.servers[0];
@@ -211,7 +211,7 @@ static void test_numbers_of_an_old_store(void **state)
 	client_open(&fixture, &admin);
 	EXPECT(&admin, ask_key_add("rack", true), 0);
 	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
-	/* Who holds nothing is forgotten when it goes. */
+	/* A server that holds nothing is forgotten when it goes. */
 	EXPECT(&admin, ask_reserve(make_namespace(&fixture, &admin, "a"), 8 * MIB), 0);
 	state_server(fixture.core->state, server->number)->principal[0] = '\0';
 	fixture_disconnect(&fixture, 0);
@@ -286,7 +286,8 @@ static void test_removal_frees_what_waited(void **state)
 	expect_answer(reply, 0, NULL);
 	assert_true(cds_list_empty(&fixture.core->state->ending));
 	assert_null(state_server(fixture.core->state, scene.gone));
-	/* Of "freed" nothing is left; of "lost" what is on the other server is its own until it goes, too. */
+	/* Nothing is left of "freed". The part of "lost" that is on the other server is its own until it
+	 * goes, too. */
 	assert_int_equal(ns_of(scene.a)->allocated_bytes, MIB / 2);
 	assert_int_equal(ns_of(scene.a)->reserved_bytes, 8 * MIB);
 	EXPECT(&scene.admin, ask_open(scene.a, "lost", 0), -AFAR_ELOST);
@@ -302,7 +303,7 @@ static void test_removal_frees_what_waited(void **state)
 	check_all(&fixture);
 }
 
-/* What it gave to sessions that ended meanwhile nobody has taken from it. */
+/* Nobody has taken from it what it gave to sessions that ended meanwhile. */
 static void test_removed_incarnation_is_not_let_in(void **state)
 {
 	struct removal_scene scene;

@@ -7,7 +7,7 @@
 #include "lib/manager/manager_test.h"
 #include "unit/group.h"
 
-/* What each test begins with: admin, and alice who owns namespace "a" on a server, with 16 MiB and a region "r"; bob has
+/* Each test begins with admin, alice, who owns namespace "a" on a server, with 16 MiB and a region "r", and bob, who has
  * nothing. */
 static struct fake_client admin, alice, bob;
 static uint64_t ns;
@@ -30,7 +30,7 @@ static int begin(void **state)
 
 #define RIGHTS_TEST(name) cmocka_unit_test_setup_teardown(name, begin, teardown)
 
-/* What bob can do with each right, and no more. */
+/* With each right bob can do what it allows, and no more. */
 static void test_what_rights_allow(void **state)
 {
 	Afar__RegionInfo region = AFAR__REGION_INFO__INIT;
@@ -129,7 +129,7 @@ static void test_grants_are_checked(void **state)
 	check_all(&fixture);
 }
 
-/* What is told, to whom; over a restart, too. */
+/* Tests what is told, and to whom; over a restart, too. */
 static void test_what_is_told(void **state)
 {
 	Afar__Reply *reply;
@@ -184,7 +184,7 @@ static void test_what_is_told(void **state)
 	check_all(&fixture);
 }
 
-/* Who has keys to a namespace's memory, or has had, loses its session with its right. */
+/* A client that has keys to a namespace's memory, or has had, loses its session with its right. */
 static void test_loss_of_rights_ends_sessions(void **state)
 {
 	struct fake_client idle, elsewhere;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sealing as the manager does it: where regions go, who may, who waits, and that whatever ends in the middle leaves
- * the region as it was, or sealed, and no memory behind. */
+/* Sealing as the manager does it: where regions go, who may, and who waits. Whatever ends in the middle leaves the
+ * region as it was, or sealed, and no memory behind. */
 #include "lib/manager/manager_test.h"
 #include "manager/calls/live.h"
 
@@ -10,7 +10,7 @@
 #include "manager/tables/placement.h"
 #include "unit/group.h"
 
-/* What each test begins with: two servers, a namespace of the client's, a region striped over both. */
+/* Each test begins with two servers, a namespace of the client's, and a region striped over both. */
 static struct fake_client client;
 static Afar__Reply *opened;
 static Afar__RegionInfo *region;
@@ -454,7 +454,7 @@ static void test_manager_dies(void **state)
 	}
 }
 
-/* All of its namespace's memory was to go, and that could not be committed: it goes on, though its last server answered in
+/* All of its namespace's memory was to go, and that could not be committed. It goes on, though its last server answered in
  * that very batch. */
 static void test_deletion_is_not_committed(void **state)
 {
@@ -526,7 +526,8 @@ static void test_others_have_time_for_the_copy(void **state)
 	expect_sealed();
 }
 
-/* Who comes twice, or while another seals it, waits for the same; who looks is told what has become of it. */
+/* A client that comes twice, or while another seals it, waits for the same. One that looks is told what has
+ * become of it. */
 static void test_who_waits(void **state)
 {
 	Afar__Reply *first, *second, *other_seals, *looks, *others;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the manager makes of stores that others wrote: older managers, other key files, a broken disk. */
+/* The manager loads stores that others wrote: older managers, other key files, a broken disk. */
 #include "lib/manager/manager_test.h"
 
 #include <string.h>
@@ -278,7 +278,7 @@ static void put_store(uint64_t number, uint64_t server)
 	put_record('t', number, &record.base);
 }
 
-/* Beside store 7. Of no namespace: it is being released. */
+/* Puts an extent beside store 7. One of no namespace is being released. */
 static void put_flash_extent(uint64_t store, enum extent_class class, uint64_t ns)
 {
 	Stored__Extent record = STORED__EXTENT__INIT;
@@ -397,7 +397,7 @@ static void test_damage_is_told(void **state)
 	}
 }
 
-/* What each of the cases above is but for its damage. */
+/* Each of the cases above is sound but for its damage. */
 static void test_what_is_not_damaged(void **state)
 {
 	struct fake_client bob = {.session = 1, .principal = "bob", .secret = {1}};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a client learns of what it has no right to: nothing. A stranger makes every call that takes a name or a number, before the
- * thing is there, while it is, and after it was deleted; the answers have the same bytes.
+ * A client learns nothing of what it has no right to. A stranger makes every call that takes a name or a number, before the thing
+ * is there, while it is, and after it was deleted. The answers have the same bytes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -228,8 +228,8 @@ static const struct {
 };
 #define ASKS (sizeof(asks) / sizeof(asks[0]))
 
-/* The other calls: those that name nothing, or have a test of their own below; those that are for others than clients, or for
- * operators alone. */
+/* The other calls: those that name nothing, or have a test of their own below. And those that are for others than clients, or
+ * for operators alone. */
 static const Afar__Request__CallCase others[] = {
 #define CALL(name) AFAR__REQUEST__CALL_##name
 	CALL(SESSION_OPEN),
@@ -408,7 +408,7 @@ static void test_what_is_there_is_as_what_is_not(void **state)
 	}
 }
 
-/* That a name is taken cannot be hidden from who wants it. That is all that is said. */
+/* A client that wants a name must learn that it is taken. It learns nothing else. */
 static void test_a_name_that_is_taken(void **state)
 {
 	char said[64];
@@ -491,7 +491,7 @@ static void expect_no_wait(const struct target *target,
 	assert_non_null(reply);
 	assert_true(reply->status == -ENOENT || reply->status == -AFAR_EFREED);
 	drop(reply);
-	/* What it waits for comes, or its time is over. */
+	/* It gets what it waits for, or its time is over. */
 	fixture.servers[0].is_silent = fixture.servers[0].does_hold_seals = false;
 	fixture.stores[0].does_hold_trims = false;
 	fixture_pump(&fixture);

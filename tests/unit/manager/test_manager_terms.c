@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An older copy of the manager's records is put back: servers and stores that have seen later ones do not join, until an operator
+ * An older copy of the manager's records is put back. Servers and stores that have seen later ones do not join, until an operator
  * accepts that. Whatever else happens to a manager and its servers, they join.
  */
 #include <string.h>
@@ -137,7 +137,8 @@ static bool is_open(const struct fake_client *who)
 	return session && !session->is_ending;
 }
 
-/* What was accepted holds also for who comes later, after a restart, and not for another older copy. */
+/* An acceptance holds also for those who come later, after a restart, and not for another older
+ * copy. */
 static void test_acceptance_lasts(void **state)
 {
 	struct memory_store before, accepted;
@@ -218,8 +219,8 @@ static void test_sessions_end_first(void **state)
 	check_all(&fixture);
 }
 
-/* What older records lead to may be others' by now: nobody is led there before an operator says so, and who knows of later ones
- * ends. */
+/* Memory that older records lead to may be others' by now. Nobody is led there before an operator says so, and clients that
+ * know of later ones end. */
 static void test_accepted_records_are_suspect(void **state)
 {
 	struct fake_client old = {0}, user = {0};
@@ -268,7 +269,7 @@ static void test_accepted_records_are_suspect(void **state)
 	identity = state_namespace(fixture.core->state, ns)->identity;
 	EXPECT(&client, ask_accept_namespace("a"), 0);
 	EXPECT(&client, ask_accept_namespace("a"), -EALREADY);
-	/* What is known by a number of before is not found by it, also after a restart. */
+	/* Nobody finds it by its number of before, also after a restart. */
 	fresh = state_namespace(fixture.core->state, ns)->identity;
 	assert_true(fresh != identity);
 	restart();
@@ -279,7 +280,8 @@ static void test_accepted_records_are_suspect(void **state)
 	check_all(&fixture);
 }
 
-/* Who opened something after the older records were there and before they were accepted reaches it no more. */
+/* A client that opened something after the older records were there and before they were accepted reaches it
+ * no more. */
 static void test_opened_before_acceptance(void **state)
 {
 	struct fake_client other = {0};
@@ -309,7 +311,7 @@ static void test_opened_before_acceptance(void **state)
 	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
 	fixture_pump(&fixture);
 	assert_int_not_equal(fixture_do(&fixture, &other, ask_access(opened->region_info)), 0);
-	/* Whoever has it open all the same. */
+	/* A client may have it open all the same. */
 	region = namespace_region_named(state_namespace(fixture.core->state, ns), "r");
 	assert_int_equal(state_add_reference(fixture.core->state,
 					     state_session(fixture.core->state, client.session),

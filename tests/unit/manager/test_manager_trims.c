@@ -101,7 +101,8 @@ static void test_freed_chunks_are_trimmed(void **state)
 	EXPECT(&client, ask_alloc(ns, "s", 8 * MIB, false), 0);
 }
 
-/* What an older copy's records say was freed may be others': it waits until an operator accepts them. */
+/* Chunks that an older copy's records say were freed may be others': they wait until an operator accepts
+ * the records. */
 static void test_suspect_chunks_wait(void **state)
 {
 	(void)state;
@@ -170,7 +171,7 @@ static void test_refused_trims_are_told_again(void **state)
 }
 
 /* Trap 3. A trim that was sent on an earlier connection counts for nothing, even if its answer comes
- * later: the one that was sent since could wipe what the next owner wrote. */
+ * later. The one that was sent since could wipe what the next owner wrote. */
 static void test_trims_of_earlier_connections(void **state)
 {
 	Afar__Reply *reply;
@@ -418,7 +419,7 @@ static void test_they_do_not_wait_for_ever(void **state)
 	expect_answer(reply, -AFAR_ERESERVE, NULL);
 }
 
-/* What a store that is up has trimmed is held, too, by one that is down. */
+/* A store that is down holds, too, what one that is up has trimmed. */
 static void test_half_of_a_region_does_not_come(void **state)
 {
 	Afar__Reply *reply;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The notes of a batch: whatever was changed, in whatever order, is as before when it is taken
+/* The notes of a batch. Whatever was changed, in whatever order, is as before when it is taken
  * back, and as it was left when it is kept. Rows in two lists and a tree, the free space of an
  * extent, and marks within marks. */
 #include <errno.h>
@@ -365,7 +365,7 @@ static void test_calls_come_in_order(void **state)
 	assert_string_equal(calls, "-3-2+1+4");
 }
 
-/* What a function that returns nothing could not do fails what runs, once. */
+/* If a function that returns nothing could not do its work, what runs fails, once. */
 static void test_failure_is_told_at_the_end(void **state)
 {
 	uint64_t field = 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What others have counted, as the manager asks for it, checks it and passes it on. */
+/* The manager asks others what they have counted, checks that and passes it on. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -192,7 +192,7 @@ static void test_malformed_figures_are_dropped(void **state)
 	check_all(&fixture);
 }
 
-/* Who does not answer holds nobody up for long, and is not asked again meanwhile. */
+/* A client that does not answer holds nobody up for long, and is not asked again meanwhile. */
 static void test_silence(void **state)
 {
 	struct fake_client client;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copy-on-write regions as the manager keeps them: whose version is whose, when memory comes back, what a restart, a
- * failed commit and the end of a session leave, and random operations against a model. */
+/* Copy-on-write regions as the manager keeps them: whose version is whose, and when memory comes back. Tests also
+ * what a restart, a failed commit and the end of a session leave, and random operations against a model. */
 #include "lib/manager/manager_test.h"
 
 #include <string.h>
 
 #include "unit/group.h"
 
-/* What each test begins with: two servers, a namespace with 64 KiB units, a region that the writer has open in version 1. */
+/* Each test begins with two servers, a namespace with 64 KiB units, and a region that the writer has open in version 1. */
 static struct fake_client writer, reader;
 static Afar__RegionInfo *first;
 static uint64_t ns;
@@ -22,7 +22,7 @@ static size_t nr_kept;
 #define COW_BYTES ((uint64_t)(NR_UNITS - 1) * UNIT + 5000) /* the last unit has two pages */
 #define RESERVED  (4 * MIB)
 
-/* An open, a begin or the like that succeeds. What it tells is good until the test has ended. */
+/* An open, a begin or the like that succeeds. Its answer is good until the test has ended. */
 static Afar__RegionInfo *open_kept(struct fake_client *client, Afar__Request *request)
 {
 	assert_true(nr_kept < sizeof(kept) / sizeof(kept[0]));
@@ -166,7 +166,7 @@ static void test_what_is_frozen(void **state)
 		assert_int_equal(prepared->layout->form->groups[i]->is_frozen, i != 1 && i != 4);
 		assert_int_equal(prepared->layout->form->groups[i]->n_chunks, i == 1 || i == 4);
 	}
-	/* What is prepared stays where it is. */
+	/* A unit that is prepared stays where it is. */
 	again = open_kept(&writer, ask_prepare(draft, units, 2));
 	assert_true(is_same_copy(prepared, again, 1));
 	assert_int_equal(allocated(), 4096 + 2 * UNIT);
@@ -248,7 +248,7 @@ static void test_full(void **state)
 	expect_said(&writer, ask_prepare(draft, all, NR_UNITS), -ENOSPC, "reserve");
 	assert_int_equal(allocated(), before);
 	check_all(&fixture);
-	/* What fits is had. */
+	/* Fewer units, which fit, are had. */
 	EXPECT(&writer, ask_prepare(draft, all, 6), 0);
 	EXPECT(&writer, ask_publish(draft), 0);
 	check_all(&fixture);
@@ -349,7 +349,7 @@ static void test_idle_writer_loses(void **state)
 	check_all(&fixture);
 }
 
-/* Whoever took the claim gives it back: the first writer goes on. */
+/* The client that took the claim gives it back: the first writer goes on. */
 static void test_taken_and_abandoned(void **state)
 {
 	const uint32_t units[] = {3};

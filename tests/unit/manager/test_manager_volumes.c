@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Volumes as the manager keeps them: who may open one beside whom, taking over, sizes, and what
+/* Volumes as the manager keeps them: who may open one beside whom, taking over, and sizes. And what
  * nobody may do with the region of a volume. */
 #include "lib/manager/manager_test.h"
 #include "manager/regions/namespaces.h"
@@ -19,8 +19,8 @@
 #define BLOCK	     4096U
 #define VOLUME_BYTES (3 * MIB + 5 * BLOCK)
 
-/* What each test begins with: two servers, three sessions of the owner's, one of a reader's, and
- * volume "v", which nobody has open. */
+/* Each test begins with two servers, three sessions of the owner's, one of a reader's, and volume
+ * "v", which nobody has open. */
 static struct fake_client client, other, third, reader;
 static uint64_t vol;
 
@@ -175,7 +175,7 @@ static void test_unfinished_until_said(void **state)
 	check_all(&fixture);
 }
 
-/* Whoever makes it dies: it cannot be opened, and can be deleted. */
+/* A volume whose maker dies cannot be opened, and can be deleted. */
 static void test_maker_dies(void **state)
 {
 	uint64_t number;
@@ -242,7 +242,7 @@ static void test_volumes_are_no_namespaces(void **state)
 	check_all(&fixture);
 }
 
-/* What a session asks of the region that it does not have open, or has open in another way. */
+/* A session asks things of the region that it does not have open, or has open in another way. */
 static void test_region_of_a_volume(void **state)
 {
 	const Afar__RegionInfo info = name_of(vol);
@@ -301,7 +301,7 @@ static void test_modes_of_two(void **state)
 	}
 }
 
-/* The same session twice: in the same mode, if others might, too; each is closed by itself. */
+/* One session opens it twice: in the same mode, if others might, too. Each is closed by itself. */
 static void test_modes_of_one(void **state)
 {
 	(void)state;
@@ -422,7 +422,7 @@ static void test_rights_of_principals(void **state)
 	EXPECT(&reader, ask_resize(vol, 4 * MIB), -EACCES);
 	EXPECT(&reader, ask_volume_delete("v"), -EACCES);
 	close_volume(&reader);
-	/* Who may write may do so, and take over, but neither resize nor delete. */
+	/* A principal that may write may do so, and take over, but neither resize nor delete. */
 	EXPECT(&client, ask_grant(vol, "reader", RIGHT_ALL), 0);
 	EXPECT(&reader, ask_volume_open(vol, VOLUME_EXCLUSIVE), 0);
 	EXPECT(&reader, ask_take_over(vol, VOLUME_EXCLUSIVE), 0);
@@ -547,7 +547,7 @@ static Afar__Request *ask_open_after(uint32_t mode, uint64_t session)
 	return request;
 }
 
-/* A session takes the place of one of its principal: that one alone is ended, whatever the mode, and
+/* A session takes the place of one of its principal. Only that one is ended, whatever the mode, and
  * the opening waits until nothing of it can land. */
 static void test_take_the_place_of_one(void **state)
 {
@@ -573,7 +573,7 @@ static void test_take_the_place_of_one(void **state)
 		end(state);
 		begin(state);
 	}
-	/* Whoever has it by now keeps it, whether the one to be replaced still is or not. */
+	/* A session that has it by now keeps it, whether the one to be replaced still is or not. */
 	EXPECT(&other, ask_volume_open(vol, VOLUME_EXCLUSIVE), 0);
 	EXPECT(&client, ask_to_replace(VOLUME_EXCLUSIVE, third.session), 0);
 	EXPECT(&client, ask_to_replace(VOLUME_EXCLUSIVE, 1000), 0);
@@ -645,7 +645,7 @@ static void test_open_waits_until_its_time_is_over(void **state)
 	check_all(&fixture);
 }
 
-/* Of two that wait one gets it, and the other hears who. */
+/* One of two that wait gets it, and the other hears who. */
 static void test_two_wait(void **state)
 {
 	Afar__Reply *one, *two;

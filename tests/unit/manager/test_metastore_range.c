@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What `range` of a metastore promises, tried on both that there are, LMDB's and the one in memory
- * of the manager's tests: byte order, prefixes, pages that begin after a key, limits. */
+/* Tests what `range` of a metastore promises: byte order, prefixes, pages that begin after a key,
+ * limits. It is tried on both that there are, LMDB's and the one in memory of the manager's
+ * tests. */
 #include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>

@@ -17,7 +17,7 @@
 #define UNIT PLACEMENT_EXTENT_UNIT
 #define MIB  ((uint64_t)1 << 20)
 
-/* The same numbers in every run. */
+/* Gives the same numbers in every run. */
 static uint64_t seed = 1;
 
 static uint64_t random_below(uint64_t limit)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The cache of registrations over a registrar that only keeps books: what is found again, what is merged, evicted
- * and deregistered together, and that nothing is found of memory that has changed. How that stands up to threads
- * that change it at the same time is tests/fault/test_registration_races.c's.
+ * The cache of registrations over a registrar that only keeps books. Tests what is found again, merged, evicted
+ * and deregistered together. Nothing is found of memory that has changed. How the cache stands up to threads
+ * that change it at the same time is in tests/fault/test_registration_races.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@
 #define KIB	 ((size_t)1024)
 #define BOOK_MAX 4096
 
-/* What the registrar has. */
+/* The registrar's book of what it has. */
 static struct book {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -251,7 +251,7 @@ static void test_merges_under_use(void **state)
 	close_cache();
 }
 
-/* What cannot be registered together is registered alone. */
+/* Memory that cannot be registered together is registered alone. */
 static void test_merger_that_fails(void **state)
 {
 	char *memory;
@@ -330,7 +330,8 @@ static unsigned mappings_of(const char *start, size_t length)
 	return nr;
 }
 
-/* What has gone stays watched, but not for as much as one likes: a process may have so many mappings. */
+/* Memory that has gone stays watched, but not as much as one likes: a process may have so many
+ * mappings. */
 static void test_watched_are_bounded(void **state)
 {
 	const size_t few = 100, many = 6000, length = 2 * many * PAGE;
@@ -347,7 +348,7 @@ static void test_watched_are_bounded(void **state)
 		use(memory + 2 * i * PAGE, PAGE);
 	await_there(4);
 	assert_in_range(mappings_of(memory, length), few, 2 * (4096 + 16));
-	/* What is unmapped is found anew, watched before or not. */
+	/* Memory that is unmapped is found anew, watched before or not. */
 	munmap(memory, length);
 	map_at(memory, length);
 	use(memory, PAGE);
@@ -472,7 +473,7 @@ static void test_dropped_everywhere(void **state)
 	close_cache();
 }
 
-/* What malloc() gives back to the system by brk(), and gets again. */
+/* malloc() gives memory back to the system by brk(), and gets it again. */
 static void test_heap_shrinks(void **state)
 {
 	char *first, *second;
@@ -597,8 +598,8 @@ static void test_bad_input(void **state)
 	close_cache();
 }
 
-/* Less can be registered than may be kept, as where the process may pin little: what is kept and not used makes way, for
- * as much as is wanted; what never fits costs no more than that. */
+/* Less can be registered than may be kept, as where the process may pin little. Registrations that are kept and not used
+ * make way, for as much as is wanted. One that never fits costs no more than that. */
 static void test_refused_for_want_of_memory(void **state)
 {
 	struct registration *registration, *used;

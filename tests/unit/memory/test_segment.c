@@ -43,7 +43,7 @@ static int is_resident(void *memory, size_t length)
 	return is_all;
 }
 
-/* Whether an address is mapped at all. */
+/* Returns whether an address is mapped at all. */
 static int is_mapped(void *memory)
 {
 	unsigned char vector;
@@ -202,7 +202,7 @@ static void test_cache_best_fit(void **state)
 	assert_ptr_equal(got, middle);
 	assert_int_equal(segment_cache_bytes(cache), 18 * MIB);
 	assert_true(take(cache, 14 * MIB, 0) == (void *)large);
-	/* What was split and comes back is whole again. */
+	/* Memory that was split and comes back is whole again. */
 	segment_cache_give(cache, got, 4 * MIB);
 	assert_true(take(cache, 6 * MIB, 0) == (void *)middle);
 	assert_int_equal(segment_cache_bytes(cache), 2 * MIB);
@@ -343,7 +343,7 @@ static void test_available(void **state)
 	assert_true(limit <= (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
-/* As the kernel tells of each mapping. */
+/* Sums up what the kernel tells of each mapping. */
 static uint64_t huge_bytes_by_mapping(void)
 {
 	FILE *file = fopen("/proc/self/smaps", "re");
@@ -360,7 +360,7 @@ static uint64_t huge_bytes_by_mapping(void)
 	return bytes;
 }
 
-/* What is asked for huge pages, and gets some, is counted as long as it is there. */
+/* Memory that is asked for huge pages, and gets some, is counted as long as it is there. */
 static void test_huge_bytes(void **state)
 {
 	uint64_t before = memory_huge_measure();

@@ -89,8 +89,8 @@ static void test_smallest_that_suffices(void **state)
 	expect_whole(*state, ZONES_BYTES);
 }
 
-/* The one buffer of 2 MiB goes first; who wants as much gets smaller ones. What is small gets a larger one when its own zone
- * is empty. */
+/* The one buffer of 2 MiB goes first; who wants as much gets smaller ones. A small request gets a larger one when its own
+ * zone is empty. */
 static void test_larger_and_smaller(void **state)
 {
 	struct zone_holder holders[2] = {0};
@@ -131,7 +131,7 @@ static void grab(struct zones *zones, struct zone_holder *holder, struct zone_bu
 		out[(*nr)++] = buffer;
 }
 
-/* Each takes all he can, and gives nothing back: nobody has more than is left for the others, and the next one finds some, if
+/* Each takes all he can, and gives nothing back. Nobody has more than is left for the others. The next one finds some, if
  * only the one large buffer that is left, which nobody may take who has something. */
 static void test_shares(void **state)
 {
@@ -148,7 +148,7 @@ static void test_shares(void **state)
 	zones_stat(*state, &stat);
 	assert_int_equal(stat.free_bytes, 0);
 	assert_int_equal(stat.nr_refused, 5);
-	/* What comes back is for him who has none, not for those who have much. */
+	/* A buffer that comes back is for him who has none, not for those who have much. */
 	zones_give(*state, taken[0]);
 	taken[0] = taken[--nr];
 	for (unsigned i = 0; i < 4; i++)
@@ -232,7 +232,8 @@ static size_t held_by(unsigned holder)
 	return sum;
 }
 
-/* Of the buffers that leave the others as much as he has, or of all if he has none: the least of those that suffice, else the largest. 0: none. */
+/* Returns the least size that suffices, else the largest; 0: none. Only buffers that leave the others as much as he has count, or
+ * all if he has none. */
 static size_t expected_size(unsigned holder, size_t length)
 {
 	size_t least = 0, largest = 0;
@@ -276,7 +277,7 @@ static void step_take(void)
 	stamp(walk.nr_taken++);
 }
 
-/* What was written at both its ends is still there: nobody else has had it. */
+/* Both its ends still hold what was written there: nobody else has had it. */
 static void step_give(void)
 {
 	unsigned i = (unsigned)dice(walk.nr_taken);

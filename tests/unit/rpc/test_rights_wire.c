@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Passes and capabilities: what the manager signs a server believes, for its incarnation and until it
- * expires; whatever is changed on the way, or signed for another, it does not.
+ * Passes and capabilities: a server believes what the manager signs, for its incarnation and until it
+ * expires. It believes nothing that is changed on the way, or signed for another.
  */
 #include <endian.h>
 #include <errno.h>
@@ -207,7 +207,7 @@ static void test_capability_of_another_length(void **state)
 	assert_int_equal(capability_verify(NULL, 0, signing_key, INCARNATION, 0, &out), -EACCES);
 }
 
-/* What did not verify leaves nothing to be used by mistake. */
+/* A capability that did not verify leaves nothing to be used by mistake. */
 static void test_capability_refused_gives_nothing(void **state)
 {
 	struct rpc_capability wire = sign(RIGHT_READ), out = {0}, none = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A listener's keyring: who is let in is asked anew for each stranger, at the handshake's beginning and
- * at its end, so that keys appear and vanish while a daemon listens.
+ * A listener asks its keyring anew for each stranger, at the handshake's beginning and end, so that
+ * keys appear and vanish while a daemon listens.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -16,7 +16,8 @@
 #include "lib/rpc/rpc_world.h"
 #include "unit/group.h"
 
-/* Keys that come and go. What `find` does at its second call, the handshake's end, can be told apart. */
+/* Keys that come and go. The second call of `find`, at the handshake's end, can have another
+ * answer. */
 static struct {
 	pthread_mutex_t lock;
 	struct key keys[2];
@@ -100,7 +101,7 @@ static void test_key_appears(void **state)
 	rpc_connection_unref(connection);
 }
 
-/* Who is in stays in: to close is the owner's. */
+/* A connection that is in stays in: to close is the owner's. */
 static void test_key_vanishes(void **state)
 {
 	struct rpc_connection *connection;

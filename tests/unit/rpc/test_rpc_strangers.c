@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The control channel against those who are not who they should be, or do not speak as they should:
- * strangers on a listener's port, liars behind a proven key, servers that are none. Each ends with one
- * status or one line, and an honest connection opened before goes on.
+ * The control channel against those who are not who they should be, or do not speak as they should.
+ * They are strangers on a listener's port, liars behind a proven key, servers that are none. Each ends
+ * with one status or one line, and an honest connection opened before goes on.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -31,7 +31,7 @@
 static int log_file = -1, real_stderr = -1;
 static struct rpc_connection *honest;
 
-/* What was logged so far. */
+/* Returns what was logged so far. */
 static const char *log_text(void)
 {
 	static char text[65536];

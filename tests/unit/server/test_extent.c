@@ -157,7 +157,7 @@ static void test_no_way_in_after_release(void **state)
 	extent_bed_close(&bed);
 }
 
-/* Whether the pool says that somebody has the extent. */
+/* Returns whether the pool says that somebody has the extent. */
 static bool is_listed(struct extent_bed *bed, uint64_t extent)
 {
 	struct extent_info *listed;
@@ -275,7 +275,7 @@ static void test_pool_limit(void **state)
 	extent_bed_release(&bed, extents, nr_extents);
 	extent_bed_await_scrubbed(&bed);
 	assert_true(extent_bed_stat(&bed).clean_bytes <= 4 * MIB);
-	/* What was let go can be populated again. */
+	/* Memory that was let go can be populated again. */
 	nr_extents = extent_bed_reserve(&bed, 1, 16 * MIB, &extents);
 	extent_bed_release(&bed, extents, nr_extents);
 	extent_bed_close(&bed);
@@ -300,7 +300,7 @@ static void test_large_extents_and_deadline(void **state)
 						   &nr_none),
 			 -EAGAIN);
 	extent_bed_await_scrubbed(&bed);
-	/* What is shared is not split: room is made for another. */
+	/* A shared extent is not split: room is made for another. */
 	assert_int_equal(extent_pool_reserve_clean(bed.pool, 1, 128 * MIB, &extents, &nr_extents),
 			 is_on_local() ? -EAGAIN : 0);
 	if (is_on_local())
@@ -328,7 +328,8 @@ static ino_t file_of(struct extent_bed *bed, const struct extent_info *extent)
 	return file.st_ino;
 }
 
-/* Whoever has had the memory may have kept it: the next one's is other memory, if it was lent to anybody. */
+/* A client that has had the memory may have kept it: the next one's is other memory, if it was lent to
+ * anybody. */
 static void test_exchanges_what_was_lent(void **state)
 {
 	struct extent_info *extents;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whose turn it is among the moves that clients have asked a server for, on a fabric where nothing moves until the test
- * says so: clients take turns however much one of them asks for, so much and no more is in flight, and who stops in the middle
- * does not hold others up.
+ * Turns among the moves that clients have asked a server for, on a fabric where nothing moves until the test says so. Clients
+ * take turns however much one of them asks for, and so much and no more is in flight. A client that stops in the middle does
+ * not hold others up.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -133,7 +133,7 @@ static void expect_fair(unsigned nr_clients, unsigned difference)
 	assert_true(most - least <= difference);
 }
 
-/* All ask for as much as they may, again and again: at no time has one got more than another by more than it may have in
+/* All ask for as much as they may, again and again. At no time has one got more than another by more than it may have in
  * flight. */
 static void test_turns(void **state)
 {
@@ -196,7 +196,7 @@ static void test_turns_in_crowd(void **state)
 	expect_fair(NR_CLIENTS, CROWD_TURN);
 }
 
-/* What is large gains nothing by that: a turn is one move. */
+/* A large move gains nothing by that: a turn is one move. */
 static void test_large_in_crowd(void **state)
 {
 	(void)state;
@@ -300,7 +300,7 @@ static void test_leaving(void **state)
 	assert_true(world.mover.bytes == 0);
 }
 
-/* What cannot be begun is over, and the next has its turn. */
+/* A move that cannot be begun is over, and the next has its turn. */
 static void test_failing(void **state)
 {
 	(void)state;

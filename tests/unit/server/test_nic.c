@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What sysfs tells of network cards, and where lanes run because of it: on a folder made up to look like it. */
+/* Tests what sysfs tells of network cards, and where lanes run because of it, on a folder made up to look like
+ * it. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Progress threads under floods: whoever streams messages, and however many strangers come, all else has its
- * turn. First over a transport that never runs dry, where a thread that waited for the end of anything would
- * wait for ever; then over tcp, against a peer that streams as fast as it can.
+ * turn. First over a transport that never runs dry: a thread that waited there for the end of anything would
+ * wait for ever. Then over tcp, against a peer that streams as fast as it can.
  */
 #include <errno.h>
 #include <poll.h>
@@ -151,7 +151,7 @@ static int flood_queue_arm(struct fabric_queue *queue)
 	return flood.has_messages ? -EAGAIN : 0;
 }
 
-/* Of a connection that there is not any more. */
+/* Its messages are of a connection that there is not any more. */
 static int flood_queue_poll(struct fabric_queue *queue, struct fabric_completion *out, unsigned max)
 {
 	(void)queue;
@@ -197,7 +197,7 @@ struct port {
 	char lent[4096];
 };
 
-/* Whoever knows the word of a session. */
+/* Lets in whoever knows the word of a session. */
 static int admit(void *context, const void *shown, size_t length, struct admission *out)
 {
 	static const char *const words[] = {
@@ -328,7 +328,7 @@ static void strangers_keep_nobody_waiting(void **state)
 	flood_close(&port);
 }
 
-/* What is logged meanwhile goes to a file; returns how many lines. */
+/* Runs it, while what is logged goes to a file; returns how many lines. */
 static unsigned count_lines(void (*run)(void))
 {
 	int file = memfd_create("log", MFD_CLOEXEC), before = dup(STDERR_FILENO);

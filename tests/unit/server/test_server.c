@@ -136,7 +136,7 @@ static void test_calls_that_are_not_for_servers(void **state)
 
 	(void)state;
 	cluster_open(&cluster, 0);
-	/* What the manager may ask, a client may not; and the other way round. */
+	/* A client may not ask what the manager may; nor the other way round. */
 	reserve.namespace_ = 1;
 	reserve.bytes = 2 * MIB;
 	request.call_case = AFAR__REQUEST__CALL_EXTENTS_RESERVE;
@@ -306,7 +306,7 @@ static void test_manager_comes_back(void **state)
 	assert_int_equal(cluster.manager.joined[1].namespace, NAMESPACE);
 	assert_int_equal(cluster.manager.joined[1].length, 2 * MIB);
 
-	/* What it does not know of is gone, the rest is there. */
+	/* The extent that it does not know of is gone, the rest is there. */
 	fake_manager_await(&cluster.manager, cluster.manager.report.granted_bytes == 2 * MIB);
 	assert_int_equal(get_keys(&cluster, NAMESPACE, &dropped.extent, 1, &key_of_dropped),
 			 -AFAR_ELOST);
@@ -352,7 +352,7 @@ static void test_refused_until_it_is_not(void **state)
 	log_set_level(LOG_LEVEL_NONE);
 	dup2(real_stderr, STDERR_FILENO);
 	close(real_stderr);
-	/* Of the end of its connection, and of the refusal once, however often. */
+	/* It tells of the end of its connection, and of the refusal once, however often. */
 	assert_int_equal(count_lines(log, "not today"), 1);
 	assert_int_equal(count_lines(log, "trying again"), 2);
 	fclose(log);
@@ -520,7 +520,7 @@ static void test_ticket_book(void **state)
 	tickets_close(tickets);
 }
 
-/* Who ended is remembered for as long as that matters, and no longer. */
+/* Sessions that ended are remembered for as long as that matters, and no longer. */
 static void test_ended_sessions(void **state)
 {
 	struct tickets *tickets, *instant;
@@ -551,7 +551,7 @@ static void test_ended_sessions(void **state)
 	tickets_close(tickets);
 }
 
-/* Who is entitled to a namespace is so as long as it has memory here. */
+/* A session is entitled to a namespace as long as that has memory here. */
 static void test_entitled_to_namespaces(void **state)
 {
 	const struct extent_pool_options options = {.capacity_bytes = CAPACITY};

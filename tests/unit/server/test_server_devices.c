@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Devices that the manager has a running server open and close: what is lent and closed, what a refusal
- * and a lost connection leave, and that everything else of the server goes on meanwhile.
+ * Devices that the manager has a running server open and close. Tests what is lent and closed, and what
+ * a refusal and a lost connection leave. Everything else of the server goes on meanwhile.
  */
 #include <afar/error.h>
 #include <errno.h>
@@ -121,7 +121,7 @@ static int close_device(struct bed *bed, uint64_t number)
 	return fake_manager_call(&bed->cluster.manager, &request, NULL);
 }
 
-/* What the cluster's calls are about from now on. */
+/* The place that the cluster's calls are about from now on. */
 struct place {
 	uint64_t store;
 	char data[FAKE_ADDRESS_MAX];

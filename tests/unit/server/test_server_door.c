@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Strangers at the data port: those who connect and say nothing are put out, those who begin and do not go
- * on, too, and meanwhile a client gets in and works. And connections leave descriptors to others.
+ * Strangers at the data port. Those who connect and say nothing are put out, those who begin and do not go
+ * on, too. Meanwhile a client gets in and works. And connections leave descriptors to others.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -39,7 +39,7 @@ struct port {
 	char lent[4096];
 };
 
-/* Who says so gets a domain of its own. */
+/* A client that says "each" gets a domain of its own. */
 static int admit(void *context, const void *shown, size_t length, struct admission *out)
 {
 	static uint64_t next = 2;
@@ -269,7 +269,7 @@ static void test_who_goes_when(void **state)
 		await_strangers(listener, i + 1);
 	}
 	assert_int_equal(count_open(strangers, 5), 5);
-	/* Of a crowd the first go. */
+	/* The first of a crowd go. */
 	assert_int_equal(fabric_listener_sweep(listener, &crowd), 5);
 	for (size_t i = 0; i < 3; i++)
 		await_end(strangers[i]);

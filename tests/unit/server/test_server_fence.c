@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Taking back: before memory goes on, nobody is connected who may have begun to use it; what was half through
- * does not land; who can have had nothing to do with it is left alone. And a server does not start over a
- * transport that does not keep to its keys.
+ * Taking back: before memory goes on, nobody is connected who may have begun to use it. Moves that were half
+ * through do not land. Clients that can have had nothing to do with it are left alone. And a server does not
+ * start over a transport that does not keep to its keys.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -64,7 +64,7 @@ static void test_release_closes_connections(void **state)
 	assert_int_equal(get_keys(&cluster, NAMESPACE + 1, &foreign.extent, 1, &key_of_foreign), 0);
 	fake_manager_await(&cluster.manager, cluster.manager.report.nr_connections == 4);
 
-	/* What nobody had a key of costs nobody anything. */
+	/* An extent that nobody had a key of costs nobody anything. */
 	assert_int_equal(
 		fake_manager_reserve(&cluster.manager, NAMESPACE, 2 * MIB, &unused, &nr_extents),
 		0);
@@ -91,7 +91,7 @@ static void test_release_closes_connections(void **state)
 	data_client_close(&neighbour);
 	connect_other(&cluster, &neighbour, SESSION, NAMESPACE);
 	assert_true(data_client_read(&neighbour, &byte, 1, key.origin, key.key) < 0);
-	/* What has been done is not done again. */
+	/* A release that has been done is not done again. */
 	assert_int_equal(fake_manager_release(&cluster.manager, released.extent), 0);
 	assert_int_equal(data_client_read(&writer, &byte, 1, key_of_kept.origin, key_of_kept.key),
 			 0);
@@ -265,7 +265,8 @@ static void test_all_sessions_end_first(void **state)
 	fake_manager_await(&cluster.manager, cluster.manager.nr_joins == nr_joins + 1);
 	assert_true(cluster.manager.nr_refused > 0);
 	data_client_await_closed(&cluster.data);
-	/* What it was given before is good for nothing, and what it is given now is. */
+	/* A pass from before is good for nothing, and neither is one of the ended session. A new
+	 * one of the other is. */
 	assert_int_not_equal(try_control(&cluster, &late, &connection), 0);
 	pass = fake_manager_pass(&cluster.manager, SESSION);
 	assert_int_not_equal(try_control(&cluster, &pass, &connection), 0);
@@ -344,7 +345,8 @@ static void *end_session(void *argument)
 								: argument; /* it has failed */
 }
 
-/* Who redeems his ticket before it is revoked is put out with the rest: nothing has been closed until then. */
+/* A client that redeems its ticket before it is revoked is put out with the rest: nothing has been closed
+ * until then. */
 static void test_a_ticket_redeemed_at_the_last_moment(void **state)
 {
 	struct rpc_ticket ticket, late;
@@ -422,7 +424,7 @@ static void test_start_checks_the_transport(void **state)
 	greedy = lazy = open = *honest;
 	greedy.memory_register = register_with_more;
 	lazy.memory_deregister = keep_registered;
-	/* What stays registered keeps its domain. */
+	/* Memory that stays registered keeps its domain. */
 	lazy.domain_open = open.domain_open = open_none;
 	lazy.domain_close = open.domain_close = close_none;
 
@@ -444,7 +446,7 @@ static void test_start_checks_the_transport(void **state)
 
 #define CACHED_ARG "--with-registration-cache"
 
-/* What the child does: a check of the transport, which has been told to cache registrations. */
+/* The child checks the transport, which has been told to cache registrations. */
 static int check_cached(void)
 {
 	struct fabric *fabric;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Messages on a server's data connections: atomics add up whoever asks and however many at once, and what
- * somebody may not, or cannot, is refused and hurts nobody.
+ * Messages on a server's data connections: atomics add up whoever asks and however many at once. Requests
+ * that somebody may not make, or that cannot be done, are refused and hurt nobody.
  */
 #include <endian.h>
 #include <errno.h>
@@ -164,14 +164,14 @@ static void test_refusals(void **state)
 	expect_status(&cluster, request, -AFAR_ELOST);
 	assert_int_equal(read_word(&cluster.data, &key, 0), 0);
 
-	/* Who may read only. */
+	/* This connection may read only. */
 	assert_int_equal(connect_data_for(&cluster, SESSION, NAMESPACE, RIGHT_READ), 0);
 	request.extent = mine.extent;
 	expect_status(&cluster, request, -EACCES);
 	request.kind = MESSAGE_FETCH_ADD;
 	expect_status(&cluster, request, -EACCES);
 
-	/* What was released is nobody's. */
+	/* An extent that was released is nobody's. */
 	assert_int_equal(fake_manager_release(&cluster.manager, mine.extent), 0);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
 	expect_status(&cluster, request, -AFAR_ELOST);

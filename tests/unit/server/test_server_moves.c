@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Moves on a server's data connections: the server pulls bytes out of a client's memory and pushes them into it, for those who
- * may, inside what is theirs; whoever lies about his memory loses his own connection; a client that stops in the middle is
- * waited for by nobody, neither by other clients nor by the end of its session or of its memory.
+ * Moves on a server's data connections. The server pulls bytes out of a client's memory and pushes them into it, for those who
+ * may, inside what is theirs. A client that lies about its memory loses its own connection. Nobody waits for a client that
+ * stops in the middle, neither other clients nor the end of its session or of its memory.
  */
 #include <endian.h>
 #include <errno.h>
@@ -189,7 +189,7 @@ static void test_refusals(void **state)
 			 0);
 	assert_true(word == 0);
 
-	/* Who may read only. */
+	/* This connection may read only. */
 	assert_int_equal(connect_data_for(&cluster, SESSION, NAMESPACE, RIGHT_READ), 0);
 	request.extent = mine.extent;
 	client.nr_asked = client.nr_replies = 0;
@@ -199,7 +199,7 @@ static void test_refusals(void **state)
 	assert_int_equal(move(&client, request, 0), 0);
 	assert_true(client.bytes[0] == 0 && client.bytes[8] == 'x');
 
-	/* What was released is nobody's. */
+	/* An extent that was released is nobody's. */
 	assert_int_equal(fake_manager_release(&cluster.manager, mine.extent), 0);
 	assert_int_equal(connect_data(&cluster, SESSION), 0);
 	client.nr_asked = client.nr_replies = 0;
@@ -305,7 +305,7 @@ static void test_stopped(void **state)
 		request.kind = i % 2 ? MESSAGE_PUSH : MESSAGE_PULL;
 		assert_int_equal(move(&honest, request, 0), 0);
 	}
-	/* Who goes on gets what it has asked for. */
+	/* The client that goes on gets what it has asked for. */
 	for (unsigned slot = 0; slot < MESSAGE_CREDITS; slot++) {
 		assert_true(await(&world.clients[1], &status));
 		assert_int_equal(status, 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who may do what at a server: passes bind a connection to a session, capabilities give keys of the extents
- * they cover and no others, a key to read is not one to write. Everything else is refused, and whoever is
- * honest goes on undisturbed.
+ * Rights at a server: passes bind a connection to a session, capabilities give keys of the extents they
+ * cover and no others. A key to read is not one to write. Everything else is refused, and whoever is honest
+ * goes on undisturbed.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -235,7 +235,7 @@ static void test_capabilities_that_do_not_fit(void **state)
 	assert_int_equal(ask_signed(&cluster, good, turned, 2), -EACCES);
 	twice[0] = twice[1] = extents[0];
 	assert_int_equal(ask_signed(&cluster, good, twice, 2), -EACCES);
-	/* What a manager would not sign, or has signed for others. */
+	/* Capabilities that a manager would not sign, or has signed for others. */
 	bad = good;
 	bad.rights = 0;
 	assert_int_equal(ask_signed(&cluster, bad, extents, 2), -EACCES);
@@ -313,7 +313,7 @@ static void test_a_key_to_read_is_not_to_write(void **state)
 	cluster_close(&cluster);
 }
 
-/* Who was given more since goes on with what it had. */
+/* A session that was given more since goes on with what it had. */
 static void test_fewer_rights_than_one_may_have(void **state)
 {
 	struct key_of read = {0}, again = {0};
@@ -393,7 +393,7 @@ static void test_a_key_opens_nothing_elsewhere(void **state)
 	assert_int_not_equal(data_client_read(&cluster.data, word, 7, key.origin, key.key), 0);
 	assert_int_equal(connect_data_for(&cluster, SESSION + 1, NAMESPACE, RIGHT_READ), 0);
 	assert_int_not_equal(data_client_write(&cluster.data, "after!", 7, key.origin, key.key), 0);
-	/* Who may as much as it did finds what it left. */
+	/* A session that may do as much finds what the first one left. */
 	assert_int_equal(connect_data(&cluster, SESSION + 1), 0);
 	assert_int_equal(get_keys(&cluster, NAMESPACE, &extent.extent, 1, &key), 0);
 	assert_int_equal(data_client_read(&cluster.data, word, 7, key.origin, key.key), 0);

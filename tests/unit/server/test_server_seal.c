@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sealing at a server: the copy and its sums, nobody writes it however he comes, everybody is cut off before it
+ * Sealing at a server: the copy and its sums. Nobody writes it however he comes. Everybody is cut off before it
  * is made and hears of it afterwards.
  */
 #include <errno.h>
@@ -89,7 +89,7 @@ static int seal(struct cluster *cluster, uint64_t namespace, const struct seal_m
 	return fake_manager_call(&cluster->manager, &request, NULL);
 }
 
-/* What a ticket tells of sealings. */
+/* Returns what a ticket tells of sealings. */
 static uint64_t seals_told(struct cluster *cluster, uint64_t namespace)
 {
 	Afar__Connect connect = AFAR__CONNECT__INIT;
@@ -175,11 +175,11 @@ static void test_copy(void **state)
 	sealing_open(&sealing);
 	move = move_of(&sealing);
 	assert_int_equal(seal(&sealing.cluster, NAMESPACE, &move), 0);
-	/* Who was there is cut off. */
+	/* The client that was there is cut off. */
 	data_client_await_closed(&sealing.cluster.data);
 	assert_int_equal(connect_data_for(&sealing.cluster, SESSION, NAMESPACE, RIGHT_ALL), 0);
 	expect_copy(&sealing);
-	/* What is written at the old place then is not in it. */
+	/* A write at the old place then is not in it. */
 	assert_int_equal(data_client_write(&sealing.cluster.data, "changed", 7,
 					   sealing.from_key.origin + BLOCK, sealing.from_key.key),
 			 0);
@@ -270,7 +270,8 @@ static void *seal_it(void *argument)
 	return seal(&sealing->cluster, NAMESPACE, &move) == 0 ? NULL : argument; /* it has failed */
 }
 
-/* Who connects before that is noted, and so does not hear of it, is cut off before the copy is made. */
+/* A client that connects before that is noted, and so does not hear of it, is cut off before the copy
+ * is made. */
 static void test_who_connects_at_the_last_moment(void **state)
 {
 	struct rpc_ticket ticket;
@@ -390,7 +391,8 @@ static void *run_sealer(void *argument)
 	return NULL;
 }
 
-/* Who has the memory and is at it is waited for; who comes back meanwhile, and works on elsewhere, is not. */
+/* The server waits for a client that has the memory and is at it. It does not wait for one that comes back
+ * meanwhile, and works on elsewhere. */
 static void test_waits_for_who_is_at_it(void **state)
 {
 	void *page = mmap(NULL, BLOCK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The store of a whole server, with a manager that decides and clients that read and write: what is
- * confirmed is kept, what is released or trimmed reads as zeros, what is under way is awaited, and
- * what was lost is said.
+ * The store of a whole server, with a manager that decides and clients that read and write.
+ * Confirmed bytes are kept, what is released or trimmed reads as zeros, what is under way is
+ * awaited, and what was lost is said.
  */
 #include <afar/error.h>
 #include <errno.h>
@@ -115,7 +115,7 @@ static struct fake_extent reserve_and_write(struct bed *bed, struct key_of *key,
 	return extent;
 }
 
-/* The server goes on to the manager's next life. What is noted of it is the next join's. */
+/* The server goes on to the manager's next life. The manager has then noted the next join. */
 static void come_back(struct bed *bed)
 {
 	struct fake_manager *manager = &bed->cluster.manager;
@@ -271,7 +271,7 @@ static void test_freed_bytes_are_zeros(void **state)
 	bed_open(&bed);
 	manager = &bed.cluster.manager;
 	extent = reserve_and_write(&bed, &key, 0x44);
-	/* Of nobody's, another's, or not inside of it. */
+	/* These are of nobody's, another's, or not inside of it. */
 	assert_int_equal(fake_manager_trim(manager, NAMESPACE, 99, 0, 4096), 0);
 	assert_int_equal(fake_manager_trim(manager, NAMESPACE + 1, extent.extent, 0, 4096), 0);
 	assert_int_equal(fake_manager_trim(manager, NAMESPACE, extent.extent, 0, 512), -EINVAL);
@@ -521,7 +521,7 @@ static void test_fence_waits_for_puts(void **state)
 	bed_close(&bed);
 }
 
-/* The same of a connection that ended by itself. */
+/* A fence waits for puts of a connection that ended by itself, too. */
 static void test_fence_waits_for_puts_of_closed_connections(void **state)
 {
 	struct fake_manager *manager;
@@ -635,7 +635,7 @@ static void open_alone(struct bed *bed)
 	store_stop(store);
 }
 
-/* Trap 8. What a store says of itself tells an older image of it from what it is now. */
+/* Trap 8. A store's account of itself tells an older image of it from what it is now. */
 static void test_joins_are_counted(void **state)
 {
 	struct fake_manager *manager;
@@ -708,7 +708,7 @@ static void test_syncs_tell_of_lost_writes(void **state)
 	assert_int_equal(opening, 4);
 	opening = 3;
 	assert_int_equal(data_client_sync(&bed.cluster.data, &opening), 0);
-	/* What was synced is there. */
+	/* The bytes that were synced are there. */
 	key = key_of(&bed, &extent);
 	expect_all(&bed, &bed.cluster.data, &key, 0x12);
 	bed_close(&bed);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Moves that go through a stage, on a fabric where nothing moves until the test says so: every byte arrives, none on a way of
- * its own; a session has one share, however many connections; and what a connection had comes back when it is closed.
+ * Moves that go through a stage, on a fabric where nothing moves until the test says so. Every byte arrives, none on a way of
+ * its own. A session has one share, however many connections. All that a connection had comes back when it is closed.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -288,7 +288,7 @@ static void test_one_session_has_one_share(void **state)
 		for (unsigned slot = 0; slot < MESSAGE_CREDITS; slot++)
 			ask(i, slot, MESSAGE_MOVE_MAX, true);
 	}
-	/* What does not come for so long is not counted any more. */
+	/* A move that does not come for so long is not counted any more. */
 	for (uint64_t round = 0; round < 20; round++)
 		mover_begin(&world.mover, round * MOVE_PATIENCE_NS);
 	zones_stat(world.mover.stage.zones, &stat);
@@ -316,7 +316,8 @@ static uint64_t free_bytes(void)
 	return stat.free_bytes;
 }
 
-/* Nothing is left. Who waits goes on when others' connections are closed, in the middle of their moves. */
+/* Nothing is left. A client that waits goes on when others' connections are closed, in the middle of their
+ * moves. */
 static void test_closing_gives_back(void **state)
 {
 	struct zone_holder others[NR_OTHERS] = {0};

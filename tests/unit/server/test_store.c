@@ -368,8 +368,9 @@ static uint64_t whole_since(const char *path)
 	return since;
 }
 
-/* Trap 6. Whenever the power goes while a store ends, either it ended clean and nothing was written
- * afterwards, or the next opening says that it did not. Before its last write it did not. */
+/* Trap 6. The power may go at any time while a store ends. Either it ended clean and nothing was
+ * written afterwards, or the next opening says that it did not. Before its last write it did
+ * not. */
 static void test_clean_is_the_last_word(void **state)
 {
 	struct images images = {0};
@@ -517,7 +518,7 @@ static void test_confirmed_after_it_was_listed(void **state)
 	bed_close(&bed);
 }
 
-/* What nobody had a key of is released as unknown, and costs nobody a connection. */
+/* An extent that nobody had a key of is released as unknown, and costs nobody a connection. */
 static void test_unknown_ones_go(void **state)
 {
 	struct store_extent_info info, listed;
@@ -1044,8 +1045,8 @@ static void begin_zero(struct bed *bed, uint64_t extent, uint64_t flags,
 	assert_int_equal(fabric_send(bed->client.endpoint, &out, 2), 0);
 }
 
-/* Trap 7. A closing waits for zeros that the layer has not ended, and so does a removal, also if nobody
- * had a key of the extent in this opening. */
+/* Trap 7. A closing waits for zeros that the layer has not ended. So does a removal, also if nobody had
+ * a key of the extent in this opening. */
 static void test_closing_waits_for_zeros(void **state)
 {
 	struct order closed, releasing;

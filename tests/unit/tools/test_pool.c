@@ -113,7 +113,7 @@ static void test_all_is_done(void **state)
 	assert_int_equal(atomic_load(&world.nr_rests), 1);
 	assert_true(atomic_load(&world.most_waiting) < 64);
 
-	/* What is held back is done even if nothing is listed. */
+	/* Work that is held back is done even if nothing is listed. */
 	world.is_held_back = true;
 	while (!pool_wait(&world.pool, WAIT_MS))
 		;

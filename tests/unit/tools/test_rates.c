@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What `afar top` makes of two answers, whatever they say. */
+/* `afar top` makes rates of two answers, whatever they say. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -107,7 +107,7 @@ static char *quoted(const char *text, const char *from, const char *to, char *ou
 	return out;
 }
 
-/* As before_text and now_text, with one change in each. */
+/* Returns the rates between before_text and now_text, with one change in each. */
 static json_t *changed(const char *from, const char *to, const char *now_from, const char *now_to)
 {
 	char first[4096], second[4096];
@@ -130,7 +130,7 @@ static void test_rates(void **state)
 	assert_int_equal(value(rates, "sessions.0.nr_per_s"), 10);
 	assert_int_equal(value(rates, "sessions.0.failed_per_s"), 1);
 	assert_int_equal(value(rates, "sessions.0.operations.read.bytes_per_s"), 200);
-	/* Of what came since alone: one quick, nine slow. */
+	/* These are of what came since alone: one quick, nine slow. */
 	assert_int_equal(value(rates, "sessions.0.p50_ns"), 15);
 	assert_int_equal(value(rates, "sessions.0.operations.read.p999_ns"), 15);
 	assert_true(is_unknown(rates, "sessions.0.operations.write.p50_ns"));
@@ -168,7 +168,7 @@ static void test_nothing_to_compare_with(void **state)
 	assert_true(is_unknown(rates, "sessions.1.nr_per_s"));
 	json_decref(rates);
 
-	/* What goes back has stood still. */
+	/* A figure that goes back has stood still. */
 	rates = changed(NULL, NULL, "'nr': 20", "'nr': 3");
 	assert_int_equal(value(rates, "sessions.0.nr_per_s"), 0);
 	json_decref(rates);

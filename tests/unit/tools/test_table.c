@@ -13,7 +13,7 @@
 #include "tools/cli/table.h"
 #include "unit/group.h"
 
-/* What is printed; `*nr_lines` is what table_print() says. */
+/* Returns what is printed; `*nr_lines` is what table_print() says. */
 static char *print(const struct table *table, size_t lines, size_t columns, size_t *nr_lines)
 {
 	char *text = NULL;
