@@ -307,7 +307,7 @@ static int end_flush(struct fake *fake, const struct operation *operation, int e
 	return ret;
 }
 
-/* Whether anybody is told: behind a cut nobody is. */
+/* Ends an operation. Returns whether anybody is told: behind a cut nobody is. */
 static bool end(struct fake *fake, struct operation *operation)
 {
 	struct flash_io *io = operation->io;

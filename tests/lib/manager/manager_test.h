@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the groups of the manager's tests begin with: the fixture, made anew for every test, and the
- * words the tests are written in. What goes wrong in here fails the test.
+ * The groups of the manager's tests begin with this: the fixture, made anew for every test, and the
+ * words the tests are written in. A failure in here fails the test.
  */
 #ifndef TESTS_MANAGER_TEST_H
 #define TESTS_MANAGER_TEST_H
@@ -34,7 +34,7 @@ void join_servers(size_t nr);
 void drop(Afar__Reply *reply);
 struct namespace *ns_of(uint64_t number);
 
-/* What the client asks is answered so. */
+/* The client asks, and is answered so. */
 #define EXPECT(client, request, status_) \
 	assert_int_equal(fixture_do(&fixture, (client), (request)), (status_))
 
