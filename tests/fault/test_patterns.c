@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rounds of killing, stopping and continuing whatever is running, by dice, while clients make namespaces, fill
- * them with a pattern that names their owner, verify and free them. What a new namespace holds is zero, and
+ * Rounds of killing, stopping and continuing whatever is running, by dice. Meanwhile clients make namespaces,
+ * fill them with a pattern that names their owner, verify and free them. A new namespace holds zeros, and
  * nobody ever finds another owner's pattern. When everything lives again, all memory can be had again.
  *
  * AFAR_ROUNDS and AFAR_SEED say how many rounds and which dice; the seed is printed.
@@ -284,7 +284,7 @@ static void play_round(struct random_data *dice)
 	let_owners_work();
 }
 
-/* What leaks, hangs this. */
+/* A leak makes this hang. */
 static void expect_everything_free(void)
 {
 	struct afar_namespace_stat stat = {.size = sizeof(stat)};
