@@ -101,7 +101,8 @@ static void use(struct owner *owner, struct afar_region *region)
 		owner->words[i] = pattern_of(owner);
 	if (afar_region_pwrite(region, owner->words, sizeof(owner->words), 0) < 0)
 		is_fine = false;
-	/* Also after an error: who was stopped too long reads what it has no right to any more. */
+	/* It looks after an error, too: an owner who was stopped too long reads what it
+	 * has no right to any more. */
 	for (int i = 0; i < NR_LOOKS; i++)
 		is_fine = read_and_look(owner, region, false, "in its own memory") && is_fine;
 	if (is_fine && write(owner->say, "v", 1) != 1)

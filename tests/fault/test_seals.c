@@ -118,7 +118,7 @@ static void *run_seal(void *argument)
 	return NULL;
 }
 
-/* How long an undisturbed one takes. */
+/* Returns how long an undisturbed one takes. */
 static uint64_t measure(void)
 {
 	struct afar_region *region = make_region();

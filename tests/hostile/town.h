@@ -41,7 +41,7 @@ void town_expect_peace(struct town *town, unsigned nr_refusals);
 /* Resident memory of the daemons. */
 uint64_t town_server_bytes(void);
 uint64_t town_manager_bytes(void);
-/* How many lines of a daemon's log have this. */
+/* These return how many lines of a daemon's log have this. */
 unsigned town_server_says(const char *what);
 unsigned town_manager_says(const char *what);
 

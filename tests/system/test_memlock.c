@@ -103,7 +103,8 @@ static int teardown(void **state)
 	return stop(state);
 }
 
-/* How many came since the last look; on other transports there is nothing to be warned of. */
+/* Checks how many came since the last look; on other transports there is
+ * nothing to be warned of. */
 static void expect_warnings(unsigned expected)
 {
 	static long seen;

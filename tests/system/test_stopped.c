@@ -284,7 +284,7 @@ static void test_reservation_and_seal(void **state)
 	assert_non_null(strstr(afar_last_error(), "server 'bench-1' at "));
 }
 
-/* And where it is the manager, it is that. */
+/* Where it is the manager that is stopped, errors name it. */
 static void test_manager(void **state)
 {
 	(void)state;

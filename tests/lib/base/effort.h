@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How much a test does that searches, rolls dice or guesses, and how it waits for what nobody
- * tells.
+ * Says how much a test does that searches, rolls dice or guesses, and how it
+ * waits for what nobody tells.
  */
 #ifndef TESTS_EFFORT_H
 #define TESTS_EFFORT_H

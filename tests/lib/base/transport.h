@@ -15,7 +15,7 @@ bool is_on_tcp(void);
 bool is_on_verbs(void);
 bool is_on_local(void);
 
-/* How many times as long as usual things may take. */
+/* Returns how many times as long as usual things may take. */
 unsigned test_slowness(void);
 
 /* Returns what addresses of this machine begin with, up to a colon. */

@@ -244,7 +244,7 @@ static bool has_changed(const struct operation *operation)
 	return false;
 }
 
-/* How much of a write or discard is done. */
+/* Returns how much of a write or discard is done. */
 static uint64_t reach_of(struct fake *fake, const struct operation *operation,
 			 const struct flash_fake_fault *fault)
 {

@@ -38,7 +38,7 @@ struct namespace *ns_of(uint64_t number);
 #define EXPECT(client, request, status_) \
 	assert_int_equal(fixture_do(&fixture, (client), (request)), (status_))
 
-/* And the sentence says why. */
+/* The client is answered so, and the sentence says why. */
 #define expect_said(client, request, status, said) \
 	expect_answer(fixture_ask(&fixture, (client), (request)), (status), (said))
 /* Asks what a row of a table of cases asks; a failure names the row. `said`: NULL, or in the answer's sentence. */

@@ -35,7 +35,7 @@ void flash_gate_break(int error);
 /* Has `seen` run before each write, flush and discard goes to the device, on the device's thread.
  * NULL: no more. */
 void flash_gate_watch(void (*seen)(void *argument), void *argument);
-/* Likewise, before each read, too. */
+/* Has it run before each read, too. */
 void flash_gate_watch_all(void (*seen)(void *argument), void *argument);
 
 #endif
