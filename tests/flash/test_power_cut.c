@@ -41,7 +41,7 @@ struct timeline {
 	size_t last[WORLD_CELLS];
 };
 
-/* What is promised, and what may be there, behind so many events. */
+/* Finds what is promised, and what may be there, behind so many events. */
 static void go_to(struct timeline *timeline, uint64_t event)
 {
 	const struct world *world = timeline->world;

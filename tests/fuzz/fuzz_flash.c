@@ -130,7 +130,7 @@ static void fix_tables(uint64_t parity)
 	fix(ANCHORS, image[FORMAT_ANCHOR_AT + parity]);
 }
 
-/* What was drawn at random is made the same each time, so that an input does the same each time. */
+/* Makes what was drawn at random the same each time, so that an input does the same each time. */
 static void settle_random(void)
 {
 	memset(layout.uuid, 1, sizeof(layout.uuid));

@@ -129,7 +129,7 @@ static unsigned nr_rounds(unsigned data_bytes)
 	return fewer((unsigned)test_effort(ROUNDS_QUICK, ROUNDS, ROUNDS_LONG), data_bytes);
 }
 
-/* Of a program without order, however often others run. */
+/* Rounds of a program without order, however often others run. */
 static unsigned nr_reported(unsigned data_bytes)
 {
 	return fewer(ROUNDS, data_bytes);

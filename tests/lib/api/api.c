@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What tests of the public API share; see api.h. */
+/* The tests of the public API share this; see api.h. */
 #include "lib/api/api.h"
 
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the tests of the public API share: a cluster of a manager and two servers for the whole
- * file, the session of its operator, and namespaces that every test makes and deletes for itself.
- * What goes wrong in here fails the test.
+ * The tests of the public API share this: a cluster of a manager and two servers for the whole
+ * file, and its operator's session. Every test makes and deletes namespaces for itself. A
+ * failure in here fails the test.
  */
 #ifndef TESTS_API_H
 #define TESTS_API_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a manager tells of sessions that are ending; see ending.h. */
+/* Asks a manager whether sessions are ending; see ending.h. */
 #include "lib/api/ending.h"
 
 #include <sched.h>

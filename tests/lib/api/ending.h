@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a manager tells of sessions that are ending. */
+/* Asks a manager whether sessions are ending. */
 #ifndef TESTS_ENDING_H
 #define TESTS_ENDING_H
 
@@ -7,7 +7,7 @@
 
 #include <afar/afar.h>
 
-/* Whether there is a session that the manager has ended and some server has not, yet. */
+/* Returns whether there is a session that the manager has ended and some server has not, yet. */
 bool is_a_session_ending(struct afar_session *session);
 /* Waits until there is. */
 void await_ending_session(struct afar_session *session);

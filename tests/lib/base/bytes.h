@@ -12,7 +12,7 @@
 /* Fills the memory with bytes that look random; another seed makes others. */
 void fill(void *data, size_t length, unsigned seed);
 
-/* How many of the bytes have the value. */
+/* Returns how many of the bytes have the value. */
 size_t count_bytes(const void *data, size_t length, uint8_t value);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How much a test does that searches, rolls dice or guesses, and how it waits for what nobody
- * tells.
+ * Says how much a test does that searches, rolls dice or guesses, and how it
+ * waits for what nobody tells.
  */
 #ifndef TESTS_EFFORT_H
 #define TESTS_EFFORT_H
@@ -9,9 +9,9 @@
 #include <stdint.h>
 
 /*
- * Returns `quick` by default, which is what somebody waits for who has just changed something;
- * `thorough` with AFAR_THOROUGH=1, which every change is tried with; `longest` with AFAR_LONG=1,
- * which takes hours.
+ * Returns `quick` by default: somebody who has just changed something waits for that. Returns
+ * `thorough` with AFAR_THOROUGH=1, which every change is tried with, and `longest` with
+ * AFAR_LONG=1, which takes hours.
  */
 uint64_t test_effort(uint64_t quick, uint64_t thorough, uint64_t longest);
 

@@ -15,10 +15,10 @@ bool is_on_tcp(void);
 bool is_on_verbs(void);
 bool is_on_local(void);
 
-/* How many times as long as usual things may take. */
+/* Returns how many times as long as usual things may take. */
 unsigned test_slowness(void);
 
-/* What addresses of this machine begin with, up to a colon. */
+/* Returns what addresses of this machine begin with, up to a colon. */
 const char *test_host(void);
 
 /* An address to listen on there, at any port. It is the same string each time. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A manager and a server that are fakes in this process, which do what a test tells them and count
- * what they are asked, and a session with them: for tests of how a client gets at a server. What
- * goes wrong in here fails the test.
+ * A fake manager and a fake server in this process, and a session with them: for tests of how a
+ * client gets at a server. The fakes do what a test tells them, and count what they are asked. A
+ * failure in here fails the test.
  */
 #ifndef TESTS_FAKE_CLUSTER_H
 #define TESTS_FAKE_CLUSTER_H

@@ -201,7 +201,7 @@ static int fake_write(struct fabric_endpoint *endpoint, const struct fabric_piec
 	return fake_post(endpoint, pieces, context, true);
 }
 
-/* What it brings is put at its address by the test. */
+/* The test puts what it brings at its address. */
 static int fake_fetch_add(struct fabric_endpoint *endpoint, const struct fabric_piece *result,
 			  uint64_t remote, uint64_t key, uint64_t operand, uint64_t context)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A fabric in which nothing moves until a test says so, and a session, targets and queues on it:
- * for tests of what queues do with operations. A test makes transfers complete or fail one by one,
- * in any order. What goes wrong in here fails the test.
+ * A fabric in which nothing moves until a test says so, and a session, targets and queues on it. It
+ * is for tests of what queues do with operations. A test makes transfers complete or fail one by
+ * one, in any order. A failure in here fails the test.
  */
 #ifndef TESTS_FAKE_FABRIC_H
 #define TESTS_FAKE_FABRIC_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A queue over a fake fabric with three targets, and operations that are told apart by numbers: for
- * the tests of the order in a queue.
+ * A queue over a fake fabric with three targets, and operations that numbers tell apart: for the
+ * tests of the order in a queue.
  */
 #ifndef TESTS_ORDER_H
 #define TESTS_ORDER_H

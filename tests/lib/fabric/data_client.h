@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A client's end of one data connection, for tests of servers. It connects, reads and writes one at
- * a time, and waits for the outcome of each. What goes wrong in here, or takes too long, fails the
- * test.
+ * a time, and waits for the outcome of each. A failure in here, or a wait that takes too long,
+ * fails the test.
  */
 #ifndef TESTS_DATA_CLIENT_H
 #define TESTS_DATA_CLIENT_H

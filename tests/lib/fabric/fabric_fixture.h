@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the tests of the fabric share: a target — a thread of this process that lends memory and
- * makes progress — and a client with a queue, over a real provider (transport.h says which). Each
- * test gets its own pair. What goes wrong in here fails the test.
+ * The tests of the fabric share a target and a client with a queue, over a real provider
+ * (transport.h says which). The target is a thread of this process that lends memory and makes
+ * progress. Each test gets its own pair. A failure in here fails the test.
  *
  * A target treats a connection as its private data says: "reject" is rejected, all else is
  * accepted.
@@ -32,8 +32,8 @@ struct target {
 	struct fabric_memory all;	/* of data: may be read and written          */
 	struct fabric_memory read_only; /* of data: may be read                      */
 	/*
-	 * Of the first 4096 bytes, or, where it must be a piece of its own, of none of it: read and
-	 * written.
+	 * Covers the first 4096 bytes of data, or, where it must be a piece of its own, none
+	 * of it: read and written.
 	 */
 	struct fabric_memory small;
 	uint8_t *small_data;

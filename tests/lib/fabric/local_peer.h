@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A peer of the transport local that is a plain socket, and a link once it has joined, and says
- * what it likes. What goes wrong in here fails the test.
+ * what it likes. A failure in here fails the test.
  */
 #ifndef TESTS_LOCAL_PEER_H
 #define TESTS_LOCAL_PEER_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Peers of the transport tcp that are plain sockets and say what they like: a peer connects to an
- * end of ours, and an end of ours connects to a liar. What goes wrong in here fails the test.
+ * Peers of the transport tcp that are plain sockets and say what they like. A peer connects to an
+ * end of ours, and an end of ours connects to a liar. A failure in here fails the test.
  */
 #ifndef TESTS_TCP_PEER_H
 #define TESTS_TCP_PEER_H

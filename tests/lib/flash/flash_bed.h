@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A translation layer on a device of memory, with requests that are waited for: for tests of the
- * layer and of what lies on it (flash_space_bed.h). What goes wrong in here fails the test.
+ * A translation layer on a device of memory, with requests that are waited for. It is for tests of
+ * the layer and of what lies on it (flash_space_bed.h). A failure in here fails the test.
  */
 #ifndef TESTS_FLASH_BED_H
 #define TESTS_FLASH_BED_H
@@ -43,7 +43,7 @@ struct bed_request {
 	bool has_ended;
 };
 
-/* What ends a request: sets `has_ended`. */
+/* These run when a request ends, and set `has_ended`. */
 void bed_get_done(struct ftl_get *get);
 void bed_put_done(struct ftl_put *put);
 void bed_sync_done(struct ftl_sync *sync);

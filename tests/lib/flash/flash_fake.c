@@ -244,7 +244,7 @@ static bool has_changed(const struct operation *operation)
 	return false;
 }
 
-/* How much of a write or discard is done. */
+/* Returns how much of a write or discard is done. */
 static uint64_t reach_of(struct fake *fake, const struct operation *operation,
 			 const struct flash_fake_fault *fault)
 {
@@ -307,7 +307,7 @@ static int end_flush(struct fake *fake, const struct operation *operation, int e
 	return ret;
 }
 
-/* Whether anybody is told: behind a cut nobody is. */
+/* Ends an operation. Returns whether anybody is told: behind a cut nobody is. */
 static bool end(struct fake *fake, struct operation *operation)
 {
 	struct flash_io *io = operation->io;

@@ -6,19 +6,19 @@
  * With a log, live or recording, a write whose memory changed before it ended is not done and ends
  * with -EFAULT.
  *
- * Its clock ticks once per poll; a poll that waits lets it tick until something ends. What ends in
- * one tick ends in any order. Data is read and written when an operation ends, never before. What
- * was discarded reads as before, as zeros, or as something else.
+ * Its clock ticks once per poll; a poll that waits lets it tick until something ends. Operations
+ * that end in one tick end in any order. Data is read and written when an operation ends, never
+ * before. Discarded bytes read as before, as zeros, or as something else.
  *
  * Events are what a power cut can fall behind: a write or a discard was submitted, one has ended, a
- * flush has ended. What an operation's `done` finds in flash_fake_events() is how many there were
- * when it ended: what it promises must be there after a cut behind that many, and behind more.
- * After a cut, each sector that was written and not flushed is there or not, by seed: of a write
- * all, none, or any of its sectors, and so of those in flight.
+ * flush has ended. In an operation's `done`, flash_fake_events() says how many there were when it
+ * ended. All that the operation promises must be there after a cut behind that many, and behind
+ * more. After a cut, each sector that was written and not flushed is there or not, by seed. All of
+ * a write survives, none, or any of its sectors. So it is with those in flight.
  *
- * Two ways to lose power. Live: flash_fake_cut_after(), then flash_fake_restart(). And, to try a
- * cut behind every event of a long run, a record of one run, from which flash_fake_image_at() makes
- * what survived at any point.
+ * Power is lost in two ways. Live: flash_fake_cut_after(), then flash_fake_restart(). Or from a
+ * record, to try a cut behind every event of a long run: flash_fake_image_at() makes what
+ * survived at any point of it.
  */
 #ifndef TESTS_FLASH_FAKE_H
 #define TESTS_FLASH_FAKE_H
@@ -39,7 +39,7 @@ struct flash_fake_options {
 	bool can_lose_power;  /* it can be cut and restarted, which costs memory and time  */
 };
 
-/* Of one kind of operations, which fail until as many did as were to. */
+/* A fault of one kind of operations, which fail until as many did as were to. */
 struct flash_fake_fault {
 	enum flash_io_opcode opcode;
 	uint64_t offset; /* those that touch this range; of flushes all */
@@ -111,10 +111,10 @@ int flash_fake_record(struct flash_device *device, struct flash_fake_log **out);
 uint64_t flash_fake_log_events(const struct flash_fake_log *log);
 
 /*
- * What survived a cut behind the first `nr_events` events, as a device like the recorded one, with
- * `seed`; it can lose power if that could. No other one of this log is open. Cheap where
- * `nr_events` grows from call to call. Returns 0, or with a sentence: -EINVAL: there were not as
- * many; -EBUSY; -ENOMEM.
+ * Makes what survived a cut behind the first `nr_events` events, as a device like the recorded
+ * one, with `seed`. It can lose power if that could. No other one of this log is open. Cheap
+ * where `nr_events` grows from call to call. Returns 0, or with a sentence: -EINVAL: there were
+ * not as many; -EBUSY; -ENOMEM.
  */
 int flash_fake_image_at(struct flash_fake_log *log, uint64_t nr_events, uint64_t seed,
 			struct flash_device **out);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The bytes of a fake device: pages that are made when they are written, over another image that is
- * not touched, and zeros where nobody wrote. And dice that fall the same way each time. For
- * flash_fake.c and flash_fake_log.c.
+ * The bytes of a fake device, for flash_fake.c and flash_fake_log.c. Its pages are made when they
+ * are written, over another image that is not touched. Where nobody wrote there are zeros. And dice
+ * that fall the same way each time.
  */
 #ifndef TESTS_FLASH_FAKE_IMAGE_H
 #define TESTS_FLASH_FAKE_IMAGE_H

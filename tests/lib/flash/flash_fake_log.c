@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The log: see the header. A write is uncertain from when it was submitted; it is certain, part of
+ * The log: see the header. A write is uncertain from when it was submitted. It is certain, part of
  * `base`, when it was durable and ended, or a flush ended that was submitted after its end. Where
  * two overlap, the one that ended later is what is there: the stamp of a sector keeps an earlier
  * one from getting over it.
@@ -270,7 +270,7 @@ static bool survives(struct dice *dice, bool is_torn)
 		       : dice_below(&dice->state, 4) < dice->odds;
 }
 
-/* Whether there is something to be copied; `is_torn`: each sector for itself. */
+/* Returns whether there is something to be copied; `is_torn`: each sector for itself. */
 static bool write_survives(struct dice *dice, uint64_t number, bool *is_torn)
 {
 	*is_torn = false;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What of a fake device would survive a cut: an image of what surely does, and the writes that may.
- * A live log is that of now alone; one that records keeps every event, and is taken to any of them.
- * For flash_fake.c.
+ * Tells what of a fake device would survive a cut: an image of what surely does, and the writes
+ * that may. A live log is that of now alone; one that records keeps every event, and is taken to
+ * any of them. For flash_fake.c.
  */
 #ifndef TESTS_FLASH_FAKE_LOG_H
 #define TESTS_FLASH_FAKE_LOG_H
@@ -44,7 +44,7 @@ struct flash_fake_log {
 	uint64_t at;
 	uint64_t nr_ended_at;
 	uint64_t size;
-	/* What surely survives. It changes only where each image above it was written. */
+	/* This surely survives. It changes only where each image above it was written. */
 	struct image base;
 	uint64_t *stamps; /* of each sector: the order of what `base` has there; 0: nothing */
 	struct cds_list_head uncertain; /* as submitted */
@@ -57,7 +57,7 @@ void fake_log_close(struct flash_fake_log *log);
 
 /* ---- Events. These return 0, or -ENOMEM. */
 
-/* Of `like`, what is not the log's own to say. Owns its `data` from then on. */
+/* Takes from `like` what is not the log's own to say. Owns its `data` from then on. */
 int fake_log_begin(struct flash_fake_log *log, const struct fake_write *like,
 		   struct fake_write **out);
 int fake_log_end(struct flash_fake_log *log, struct fake_write *write, uint64_t reach);
@@ -70,7 +70,7 @@ int fake_log_flush(struct flash_fake_log *log, uint64_t nr_ended);
 int fake_log_go(struct flash_fake_log *log, uint64_t nr_events);
 /* Writes to `image`, which is `base` or over it, what of the uncertain survives. */
 int fake_log_survive(const struct flash_fake_log *log, uint64_t seed, struct image *image);
-/* After survival to `base`: that is what there is. Of a live log. */
+/* For a live log, after survival to `base`: from now on that is what there is. */
 void fake_log_settle(struct flash_fake_log *log);
 
 #endif

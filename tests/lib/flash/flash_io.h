@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Operations of a flash device for tests, one at a time or counted, and memory that fits all
- * devices. What goes wrong in here fails the test.
+ * devices. A failure in here fails the test.
  */
 #ifndef TESTS_FLASH_IO_H
 #define TESTS_FLASH_IO_H
@@ -21,7 +21,7 @@ struct test_io {
 	unsigned nr_ended;
 };
 
-/* What ends one: counts it. */
+/* Runs when one ends: counts it. */
 void test_io_ended(struct flash_io *io);
 /* Submits an operation that ends by counting `nr_ended`. `memory` NULL: a discard or a flush. */
 void test_io_submit(struct flash_device *device, struct test_io *test, enum flash_io_opcode opcode,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A daemon that loses its power. A program that is linked with --wrap=flash_device_open_path and
- * with flash_power.c has its devices in its memory, as flash_fake.h's: they reorder what they are
+ * with flash_power.c has its devices in its memory, as flash_fake.h's. They reorder what they are
  * given, and forget what was not flushed. The file at the path is what survives. The program reads
  * it when it opens the device. It writes it when it closes the device or when the power goes, and
  * in the second case it ends at once, by SIGKILL.
@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #define FLASH_POWER "AFAR_TEST_POWER"
-/* Of `cut_at`: the power stays. */
+/* A value of `cut_at`: the power stays. */
 #define FLASH_POWER_STAYS (UINT64_MAX / 2)
 
 struct flash_power {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * An address space on the layer of a bed (flash_bed.h), and requests to it that are waited for.
- * What goes wrong in here fails the test, but for what such a request returns.
+ * A failure in here fails the test, unless such a request returns it.
  */
 #ifndef TESTS_FLASH_SPACE_BED_H
 #define TESTS_FLASH_SPACE_BED_H
@@ -12,7 +12,7 @@
 #include "flash/space/space.h"
 #include "lib/flash/flash_bed.h"
 
-/* What most tests use. */
+/* Most tests use these. */
 extern const struct flash_fake_options space_bed_device;
 extern const struct ftl_options space_bed_layout;
 

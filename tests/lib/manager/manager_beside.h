@@ -51,8 +51,8 @@ void add_question(struct question question, bool is_done);
 void ask_beside(void *argument, bool is_done);
 /* Runs the batch that was sent, of which the first commit may fail. `hold` is called in the middle of its commits. */
 void run_batch(void (*hold)(void *argument, bool is_done), bool fails);
-/* Asks them once more, and forgets them. What was answered is true now, unless something else was changed since. What was
- * answered beside the commit was true before, too. */
+/* Asks them once more, and forgets them. Every answer is true now, unless something else was changed since. An answer
+ * that was given beside the commit was true before, too. */
 void check_answers(void);
 
 #endif

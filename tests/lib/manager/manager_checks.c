@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What must hold of a manager's tables; see manager_checks.h. Everything here asserts by cmocka. */
+/* Checks what must hold of a manager's tables; see manager_checks.h. Everything here asserts by
+ * cmocka. */
 #include "lib/manager/manager_checks.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What must hold of a manager's tables, whatever was done. */
+/* Checks what must hold of a manager's tables, whatever was done. */
 #ifndef TESTS_MANAGER_CHECKS_H
 #define TESTS_MANAGER_CHECKS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the tests of the manager's files share: a file system with two sessions, made anew for every
+ * The tests of the manager's files share this: a file system with two sessions, made anew for every
  * test, and the requests about it. A request is the caller's, of one operation, and asks as uid 0.
  */
 #ifndef TESTS_MANAGER_FILES_H
@@ -60,7 +60,7 @@ Afar__Request *ask_forget(uint64_t ino);
 /* `mode`: 0: unlocked, 1: shared, 2: exclusive; of ranges. `wait_ms`: 0: it does not wait. */
 Afar__Request *ask_lock(uint64_t handle, uint64_t owner, uint32_t mode, uint64_t start,
 			uint64_t length, uint32_t wait_ms);
-/* What is in the way of such a lock. */
+/* Asks what is in the way of such a lock. */
 Afar__Request *ask_lock_look(uint64_t handle, uint64_t owner, uint32_t mode, uint64_t start,
 			     uint64_t length);
 Afar__Request *ask_lock_cancel(uint64_t wait);

@@ -132,7 +132,7 @@ static void end_call(struct fixture *fixture, struct server_call *call, Afar__Re
 	free(call);
 }
 
-/* As rpc does: first the calls end, then the connection. */
+/* Does as rpc does: first the calls end, then the connection. */
 static void drop_peer(struct fixture *fixture, void *peer)
 {
 	struct server_call *call, *next;
@@ -483,7 +483,7 @@ static void stop_core(struct fixture *fixture)
 
 void fixture_restart(struct fixture *fixture)
 {
-	/* As a killed manager: its own stopping must not change what is stored. */
+	/* It is to seem killed: its own stopping must not change what is stored. */
 	fixture->store.is_broken = true;
 	stop_core(fixture);
 	fixture->store.is_broken = false;

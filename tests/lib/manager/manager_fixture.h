@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A manager's core without sockets, threads or time: a metastore in memory that fails when told,
- * fake servers that grant extents, clients whose calls are answered before they return. Used by the
+ * A manager's core without sockets, threads or time. A metastore in memory fails when told, fake
+ * servers grant extents, and calls of clients are answered before they return. Used by the
  * manager's tests; check_all() compares tables, store and servers (manager_checks.h).
  */
 #ifndef TESTS_MANAGER_FIXTURE_H
@@ -45,7 +45,7 @@ struct fixture {
 	struct cds_list_head events;		      /* for the core */
 	uint64_t nr_answers;
 	/*
-	 * What clients answer when they are asked what they have counted; NULL: they are not there
+	 * Clients answer this when they are asked what they have counted; NULL: they are not there
 	 * to ask.
 	 */
 	const Afar__Reply *look_answer;
@@ -80,8 +80,8 @@ int fixture_join(struct fixture *fixture, size_t index, uint64_t capacity);
 /* Puts a device of flash into a server, which opens it before it joins, or joins again. Makes it
  * first, if it is not there yet. */
 void fixture_plug(struct fixture *fixture, size_t index, size_t store, uint64_t capacity);
-/* The same for one that has joined, and lends it now. Returns what the manager answers; `spoil` may be
- * NULL. */
+/* Does that for a server that has joined, and lends the device now. Returns what the manager
+ * answers; `spoil` may be NULL. */
 int fixture_lend(struct fixture *fixture, size_t index, size_t store, uint64_t capacity,
 		 void (*spoil)(Afar__StoreLend *lend));
 /* The server reports what a store refuses changes with; 0: it does not. */
@@ -99,14 +99,14 @@ void fixture_kill(struct fixture *fixture, size_t index);
  */
 void fixture_send(struct fixture *fixture, struct fake_client *client, uint64_t id,
 		  Afar__Request *request, Afar__Reply **answer);
-/* The same, in the middle of a commit, as the writer's thread has it. Returns whether it was answered at once; else
+/* Sends one in the middle of a commit, as the writer's thread has it. Returns whether it was answered at once; else
  * it is in the next batch. */
 bool fixture_ask_beside(struct fixture *fixture, struct fake_client *client, Afar__Request *request,
 			Afar__Reply **answer);
-/* The same, waiting for it: a fresh id. */
+/* Sends one with a fresh id, and waits for the answer. */
 Afar__Reply *fixture_ask(struct fixture *fixture, struct fake_client *client,
 			 Afar__Request *request);
-/* Its status alone. */
+/* Returns its status alone. */
 int fixture_do(struct fixture *fixture, struct fake_client *client, Afar__Request *request);
 
 /* As "admin". */

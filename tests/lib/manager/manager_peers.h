@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The peers of a real manager: one fake server, which grants what it is asked for, and clients
- * whose calls are answered before they return. What goes wrong in here fails the test, but for what
- * a call returns.
+ * whose calls are answered before they return. A failure in here fails the test, unless a call
+ * returns it.
  */
 #ifndef TESTS_MANAGER_PEERS_H
 #define TESTS_MANAGER_PEERS_H
@@ -68,9 +68,9 @@ void client_disconnect(struct client *client);
 int client_close(struct client *client);
 
 /*
- * Calls for the session, with the next request id. ask_frame() returns the status; simple() too,
- * for a call without an answer that is wanted; ask() returns the reply, NULL: it failed. `*frame`
- * has it, and is the caller's.
+ * Calls for the session, with the next request id. Both ask_frame() and simple() return the status;
+ * simple() is for calls without an answer that is wanted. Only ask() returns the reply, NULL: it
+ * failed. `*frame` has it, and is the caller's.
  */
 int ask_frame(struct client *client, Afar__Request *request, Afar__Frame **frame);
 int simple(struct client *client, Afar__Request *request);

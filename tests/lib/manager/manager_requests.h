@@ -70,7 +70,7 @@ Afar__Request *ask_key_limit(const char *name, uint64_t max_bytes);
 Afar__Request *ask_limit(uint64_t ns, uint64_t max_bytes);
 
 /*
- * Of a server with two lanes, of which the first has taken in so many bytes, and the second says
+ * Answers for a server with two lanes. The first has taken in so many bytes, and the second says
  * what would act on a terminal.
  */
 Afar__Reply *answer_look(uint64_t bytes_in);

@@ -92,7 +92,7 @@ Afar__Request *fake_store_lend(const struct fake_store *store);
 Afar__Reply *fake_server_serve(struct fake_server *server, const Afar__Request *request);
 /* Another opening of the store's device. */
 void fake_store_open(struct fake_store *store);
-/* What the store is told by the answer to its join. */
+/* Takes what the answer to its join tells the store. */
 void fake_store_joined(struct fake_store *store, const char *cluster,
 		       const Afar__StoreJoined *joined);
 /* The store of the server's that is asked for; NULL: it is not asked for one. */

@@ -35,7 +35,7 @@ static void count_node(const void *node, VISIT order, void *argument)
 	*(size_t *)argument += order == postorder || order == leaf;
 }
 
-/* Also how many nodes there are: none is hidden between batches. */
+/* Prints how many nodes there are, too: none is hidden between batches. */
 static void print_tree(FILE *out, const char *name, const void *root,
 		       void (*print)(FILE *out, const void *row))
 {

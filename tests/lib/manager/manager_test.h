@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the groups of the manager's tests begin with: the fixture, made anew for every test, and the
- * words the tests are written in. What goes wrong in here fails the test.
+ * The groups of the manager's tests begin with this: the fixture, made anew for every test, and the
+ * words the tests are written in. A failure in here fails the test.
  */
 #ifndef TESTS_MANAGER_TEST_H
 #define TESTS_MANAGER_TEST_H
@@ -34,11 +34,11 @@ void join_servers(size_t nr);
 void drop(Afar__Reply *reply);
 struct namespace *ns_of(uint64_t number);
 
-/* What the client asks is answered so. */
+/* The client asks, and is answered so. */
 #define EXPECT(client, request, status_) \
 	assert_int_equal(fixture_do(&fixture, (client), (request)), (status_))
 
-/* And the sentence says why. */
+/* The client is answered so, and the sentence says why. */
 #define expect_said(client, request, status, said) \
 	expect_answer(fixture_ask(&fixture, (client), (request)), (status), (said))
 /* Asks what a row of a table of cases asks; a failure names the row. `said`: NULL, or in the answer's sentence. */

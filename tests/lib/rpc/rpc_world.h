@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The two ends of the tests of rpc/: a server's and a client's loop in one process, and a record of
- * what connections told their owners, to be awaited instead of slept for. What goes wrong in here
- * fails the test.
+ * The two ends of the tests of rpc/: a server's and a client's loop in one process. A
+ * record has what connections told their owners, to be awaited instead of slept for. A
+ * failure in here fails the test.
  */
 #ifndef TESTS_RPC_WORLD_H
 #define TESTS_RPC_WORLD_H
@@ -12,7 +12,7 @@
 
 #include "rpc/rpc.h"
 
-/* What the connections of one side told. */
+/* The connections of one side told this. */
 struct record {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;

@@ -52,7 +52,7 @@ static void on_changed(void *context)
 	pthread_mutex_unlock(&bed->lock);
 }
 
-/* Whoever comes gets what they say they want. */
+/* Admits everybody, with what they say they want. */
 static int admit(void *context, const void *shown, size_t length, struct admission *out)
 {
 	(void)context;

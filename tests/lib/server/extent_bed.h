@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A pool of extents with a data port that admits everybody, so that a test of the pool reaches its
- * memory as peers reach it. What goes wrong in here fails the test.
+ * memory as peers reach it. A failure in here fails the test.
  */
 #ifndef TESTS_EXTENT_BED_H
 #define TESTS_EXTENT_BED_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A manager for tests of servers: takes any server in as number FAKE_SERVER, remembers what it
- * said, asks it for things, makes passes and capabilities for its clients. What goes wrong in here
- * fails the test.
+ * A manager for tests of servers. It takes any server in as number FAKE_SERVER, remembers
+ * what it said, and asks it for things. It makes passes and capabilities for its clients. A
+ * failure in here fails the test.
  */
 #ifndef TESTS_FAKE_MANAGER_H
 #define TESTS_FAKE_MANAGER_H
@@ -41,7 +41,7 @@ struct fake_join {
 	uint64_t opening, random;
 };
 
-/* What a server said of its store. */
+/* A server said this of its store. */
 struct fake_store {
 	uint64_t number;
 	uint64_t opening;
@@ -77,7 +77,7 @@ struct fake_manager {
 	int refuse_lends_with;
 	uint64_t lent;
 	char lent_data[FAKE_ADDRESS_MAX]; /* its lane */
-	/* Of the last join and report: */
+	/* From the last join and report: */
 	uint64_t server, incarnation, capacity_bytes;
 	uint8_t signing_key[SIGNING_KEY_BYTES];
 	uint32_t age_s;
@@ -125,7 +125,7 @@ int fake_manager_call(struct fake_manager *manager, Afar__Request *request, Afar
 int fake_manager_reserve(struct fake_manager *manager, uint64_t namespace, uint64_t bytes,
 			 struct fake_extent *out, size_t *nr_out);
 int fake_manager_release(struct fake_manager *manager, uint64_t extent);
-/* Of the server's store: */
+/* For the server's store: */
 int fake_manager_reserve_flash(struct fake_manager *manager, uint64_t namespace, uint64_t bytes,
 			       struct fake_extent *out);
 int fake_manager_release_flash(struct fake_manager *manager, uint64_t namespace, uint64_t extent);
@@ -140,7 +140,7 @@ struct fake_call {
 };
 void fake_manager_send(struct fake_manager *manager, Afar__Request *request,
 		       struct fake_call *call);
-/* The same on a client's connection, as rpc_send(). */
+/* Sends one on a client's connection, as rpc_send(). */
 int fake_call_send(struct rpc_connection *connection, Afar__Request *request,
 		   struct fake_call *call);
 int fake_call_await(struct fake_call *call);

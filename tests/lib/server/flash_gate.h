@@ -24,7 +24,7 @@ void flash_gate_let(enum flash_io_opcode opcode);
 /* Lets all pass again, and those that wait. */
 void flash_gate_release(void);
 bool flash_gate_is_holding(void);
-/* Whether two operations that wait share memory. */
+/* Returns whether two operations that wait share memory. */
 bool flash_gate_has_shared_memory(void);
 
 /* From now on operations of this kind end with an error; 0: no more. */
@@ -35,7 +35,7 @@ void flash_gate_break(int error);
 /* Has `seen` run before each write, flush and discard goes to the device, on the device's thread.
  * NULL: no more. */
 void flash_gate_watch(void (*seen)(void *argument), void *argument);
-/* Likewise, before each read, too. */
+/* Has it run before each read, too. */
 void flash_gate_watch_all(void (*seen)(void *argument), void *argument);
 
 #endif

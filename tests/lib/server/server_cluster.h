@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * For tests of a whole server: a fake manager, a server that has joined it, and a client that
- * speaks for one session at the server's control port and has one data connection. What goes wrong
- * in here fails the test.
+ * For tests of a whole server: a fake manager, a server that has joined it, and a client. The
+ * client speaks for one session at the server's control port and has one data connection. A
+ * failure in here fails the test.
  */
 #ifndef TESTS_SERVER_CLUSTER_H
 #define TESTS_SERVER_CLUSTER_H
@@ -94,7 +94,7 @@ int connect_data_for(struct cluster *cluster, uint64_t session, uint64_t namespa
 		     uint32_t rights);
 int connect_data(struct cluster *cluster, uint64_t session);
 
-/* The same for the server's store: the keys of extents, and a connection for `client`. */
+/* These are for the server's store: the keys of extents, and a connection for `client`. */
 int get_flash_keys(struct cluster *cluster, uint64_t namespace, uint64_t *extents,
 		   size_t nr_extents, struct key_of *out);
 int connect_flash(struct cluster *cluster, struct data_client *client, uint64_t session,

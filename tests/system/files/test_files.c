@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Files from C, against real daemons: what is written is read, by this session and by another, at once;
- * files grow, shrink and have holes; many small ones are moved together. `memory` or `flash` says on
- * which tier. Daemons are killed in test_files_killed.c.
+ * Files from C, against real daemons. This session and another read at once what is written. Files
+ * grow, shrink and have holes; many small ones are moved together. `memory` or `flash` says on which
+ * tier. Daemons are killed in test_files_killed.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -353,7 +353,7 @@ static void test_truncates(void **state)
 	assert_int_equal(afar_file_truncate(file, 70001), 0);
 	expect_content(file, data, 70001);
 	assert_true(allocated(file) <= 18 * UNIT);
-	/* What was cut off does not come back. */
+	/* Bytes that were cut off do not come back. */
 	memset(data + 70001, 0, sizeof(data) - 70001);
 	assert_int_equal(afar_file_truncate(file, sizeof(data)), 0);
 	expect_content(file, data, sizeof(data));
@@ -680,8 +680,8 @@ static uint64_t count_inodes(struct afar_fs *in)
 	return stat.nr_inodes;
 }
 
-/* Closing the file system fails, because a file is open. What is closed meanwhile without waiting is closed by itself: no
- * call takes it along. */
+/* Closing the file system fails, because a file is open. A file that is closed meanwhile without waiting is closed by
+ * itself: no call takes it along. */
 static void test_closed_later_under_a_close_that_fails(void **state)
 {
 	struct afar_file *open = make_file("open", O_RDWR), *file;
@@ -898,7 +898,7 @@ static bool is_race_seen(void)
 #endif
 }
 
-/* Small files are read while this session and another one make them shorter and longer: what is read is
+/* Small files are read while this session and another one make them shorter and longer. A read brings
  * what was written, as far as it goes. */
 static void test_small_files_that_are_cut(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Files whose manager or server is killed: what was written and told before is there afterwards, open
- * files go on, calls wait if they were asked to, and what may be lost is said once for each open file.
+ * Files whose manager or server is killed. Afterwards, what was written and told before is there, and
+ * open files go on. Calls wait if they were asked to. Possible losses are said once for each open file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -272,7 +272,7 @@ static struct afar_file *open_file(uint64_t ino)
 	return file;
 }
 
-/* Whoever syncs hears of losses, not only who has written; also if the file was closed meanwhile. */
+/* Any session's sync tells of losses, not only the writer's; also if the file was closed meanwhile. */
 static void test_losses_of_others(void **state)
 {
 	struct afar_file *writer, *syncer, *later, *another;
@@ -306,7 +306,7 @@ static void test_losses_of_others(void **state)
 	end();
 }
 
-/* What was synced, or written with O_DSYNC, survives all of them. */
+/* Data that was synced, or written with O_DSYNC, survives all of them. */
 static void test_synced(void **state)
 {
 	struct afar_file *synced, *durable;

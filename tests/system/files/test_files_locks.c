@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Locks of files by the library: what each call answers, and that locks exclude each other between sessions while the
- * manager is killed again and again. What is locked is counted in the test's own memory, too: so nobody is ever in with
- * somebody else, however short that is.
+ * Tests what each call for locks of files answers, and that locks exclude each other between sessions while the
+ * manager is killed again and again. The test counts locks in its own memory, too: so nobody is ever in with somebody
+ * else, however short that is.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -167,7 +167,7 @@ static void test_whole_files(void **state)
 	assert_int_equal(lock_whole(first, AFAR_LOCK_SHARED, 0), 0);
 	assert_int_equal(lock_whole(second, AFAR_LOCK_SHARED, 0), 0);
 	assert_int_equal(lock_range(files[1], AFAR_LOCK_EXCLUSIVE, 1, 0, 0, 0), 0);
-	/* What it had is given up first. */
+	/* Its old lock is given up first. */
 	expect_error(lock_whole(first, AFAR_LOCK_EXCLUSIVE, 0), -EAGAIN);
 	assert_int_equal(afar_file_nr_locks(first), 0);
 	assert_int_equal(lock_whole(second, AFAR_LOCK_EXCLUSIVE, 0), 0);
@@ -188,7 +188,7 @@ struct waiter {
 	int status;
 };
 
-/* Whoever is told of a circle gives up what he has. */
+/* Waits for the lock. If it is told of a circle, it gives up what it has. */
 static void *wait_for_it(void *argument)
 {
 	struct waiter *waiter = argument;
@@ -207,7 +207,7 @@ static void test_cancelled(void **state)
 
 	(void)state;
 	assert_int_equal(lock_range(files[0], AFAR_LOCK_EXCLUSIVE, 1, 0, 0, 0), 0);
-	/* Whether it waits already or is about to. */
+	/* The thread waits already or is about to. */
 	for (unsigned i = 0; i < 3; i++) {
 		waiter.is_cancelled = 0;
 		assert_int_equal(pthread_create(&thread, NULL, wait_for_it, &waiter), 0);

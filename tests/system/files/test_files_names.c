@@ -127,7 +127,7 @@ static void expect_stat(const struct afar_file_stat *stat, const struct model_in
 		assert_int_equal(stat->bytes, inode->bytes);
 }
 
-/* What `user` is told of a name, as the superuser or as somebody who is nobody's owner. */
+/* Checks what `user` is told of a name, as the superuser or as somebody who is nobody's owner. */
 static void check_name(unsigned user, unsigned dir, unsigned name, bool is_somebody)
 {
 	struct afar_file_stat stat = {.size = sizeof(stat)};
@@ -252,7 +252,7 @@ static void set_mode(struct afar_fs *fs, struct model_inode *inode)
 	inode->mode = (inode->mode & S_IFMT) | to.mode;
 }
 
-/* Whoever lists a directory knows then that nothing else is there. */
+/* Lists a directory. From then on the session knows that nothing else is there. */
 static void list(struct afar_fs *fs, uint64_t dir)
 {
 	struct afar_dirent entries[NR_NAMES + 2];

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Files as targets of queues, against real daemons: what is read and written there is what the blocking calls
- * read and write; files grow; order and syncs hold; what is asked of another session, or of this one, waits for what is
- * posted, and for nothing else. `memory` or `flash` says on which tier. Many sessions at once, while daemons are killed:
- * test_files_shared.c.
+ * Files as targets of queues, against real daemons. Queues and blocking calls read and write the same bytes. Files
+ * grow; order and syncs hold. A call of another session, or of this one, waits for what is posted, and for nothing
+ * else. `memory` or `flash` says on which tier. Many sessions at once, while daemons are killed: test_files_shared.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -499,7 +498,7 @@ static void test_truncated_by_another(void **state)
 	for (unsigned i = 0; i < 200; i++)
 		test_pause();
 	assert_false(truncation.is_over);
-	/* Whoever has to reap may make blocking calls before. */
+	/* The session that has to reap may make blocking calls before. */
 	assert_int_equal(afar_file_open(fs, NULL, afar_file_ino(file), O_RDWR, &next), 0);
 	assert_non_null(afar_file_target(next));
 	assert_int_equal(afar_file_pread(next, got, 100, 0), 100);
@@ -512,7 +511,7 @@ static void test_truncated_by_another(void **state)
 	assert_int_equal(reap(1), sizeof(data));
 	pthread_join(truncation.thread, NULL);
 	assert_int_equal(truncation.ret, 0);
-	/* What was cut off becomes another's. */
+	/* Units that were cut off become another file's. */
 	memset(mine, 7, sizeof(mine));
 	assert_int_equal(afar_file_create(other.fs, NULL, root, "next", 0644, O_RDWR, &next, NULL),
 			 0);

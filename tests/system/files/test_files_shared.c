@@ -3,8 +3,8 @@
  * Files under several sessions at once, while daemons are killed. Each session makes, writes, makes
  * shorter, extends, renames and removes the same few files at random. Half of them read and write by queue, with many
  * operations in flight. Each block that is written names its
- * inode, its place in the file and its writer. So whatever anybody reads must be zeros, or what was
- * written to that place of that inode: never another file's bytes, or those of a file that has gone.
+ * inode, its place in the file and its writer. So whatever anybody reads must be zeros, or what was written to that
+ * place of that inode. It is never another file's bytes, or those of a file that has gone.
  *
  * At the end the manager's records agree with each other.
  *
@@ -198,7 +198,7 @@ static void queue_writes(struct actor *actor, struct afar_file *file, const uint
 		run_ops(actor, "write by queue", ops, nr);
 }
 
-/* Reads all in parts that are in flight together. What is in front of a part that ends early is checked. */
+/* Reads all in parts that are in flight together. Checks what they bring, also in front of a part that ends early. */
 static void queue_reads(struct actor *actor, struct afar_file *file)
 {
 	const uint64_t part = sizeof(actor->bytes) / DEPTH;

@@ -2,9 +2,10 @@
 /*
  * Writes to a flash layer until it is killed, and knows afterwards what must be there.
  *
- *	flash_writer PATH write         puts 0, 1, 2 … each to block N % 2000, and prints the number of the last one that a
- *	                                sync has made durable, line by line; on end of input it closes the layer and ends
- *	flash_writer PATH verify N      whether all up to N are there, or what was put later in their place
+ *	flash_writer PATH write         puts 0, 1, 2 … each to block N % 2000. Prints the number of the last one that a
+ *	                                sync has made durable, line by line. Closes the layer and ends on end of input.
+ *
+ *	flash_writer PATH verify N      checks that all up to N are there, or what was put later in their place
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -2,9 +2,9 @@
 /*
  * Holds a region and a volume open over what happens to their cluster, and tells what calls answer.
  *
- *	handles NAMESPACE REGION VOLUME [RETRY-MS]   opens both and prints "ready"; then, for each line of its input,
- *	                                             calls all that a handle is for, and prints a line of what each
- *	                                             returned and why, and "done"; up to the line "end"
+ *	handles NAMESPACE REGION VOLUME [RETRY-MS]   opens both and prints "ready". Then, for each line of its input up
+ *	                                             to "end", calls all that a handle is for. Prints a line
+ *	                                             of what each returned and why, and "done".
  *
  * The cluster is that of $AFAR_CLUSTER.
  */

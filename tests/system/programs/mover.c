@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * mover REGION_BYTES TRANSFER_BYTES: writes and reads a region of the namespace "moved" without end, and counts a word
- * up after each round, for tests of what is counted. Says "moving" once it does. A byte on its standard input and it
- * rests, says "resting", and waits for another; it ends with its standard input: so that it does not outlive who has
- * started it.
+ * mover REGION_BYTES TRANSFER_BYTES: writes and reads a region of the namespace "moved" without end. It counts a
+ * word up after each round, for tests of what is counted. Says "moving" once it does. After a byte on its standard
+ * input it rests, says "resting", and waits for another. It ends with its standard input, so that it does not
+ * outlive who has started it.
  */
 #include <afar/afar.h>
 

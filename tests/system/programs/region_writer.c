@@ -4,10 +4,11 @@
  * is of 1 to 16 blocks at a random place. Each block says where it is and which write it is of, and
  * has a checksum.
  *
- *	region_writer NAMESPACE NAME write     makes the region and writes 0, 1, 2 …; prints the
+ *	region_writer NAMESPACE NAME write     makes the region and writes 0, 1, 2 … to it. Prints the
  *	                                       number of the last one that a sync has made durable,
- *	                                       line by line; ends well when the server is gone
- *	region_writer NAMESPACE NAME verify N  whether all up to N are there, or later ones in their
+ *	                                       line by line. Ends well when the server is gone.
+ *
+ *	region_writer NAMESPACE NAME verify N  checks that all up to N are there, or later ones in their
  *	                                       place
  *
  * The cluster is that of $AFAR_CLUSTER.

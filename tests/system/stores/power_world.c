@@ -179,7 +179,7 @@ static bool sync_place(const struct place *place, int *ret)
 	return true;
 }
 
-/* Whether writes are lost that had completed. */
+/* Returns whether writes are lost that had completed. */
 static bool has_lost(const struct place *place)
 {
 	for (unsigned i = 0; i < POWER_BLOCKS; i++) {
@@ -189,7 +189,7 @@ static bool has_lost(const struct place *place)
 	return false;
 }
 
-/* What was found is what there is. */
+/* From now on the model is what was found. */
 static void settle(struct place *place)
 {
 	for (unsigned i = 0; i < POWER_BLOCKS; i++) {

@@ -6,13 +6,13 @@
  *
  * The program is a row of steps. When one fails because of a cut, the server is started again, and
  * everything is looked at before the step is run again:
- *  - What a sync or a durable write covered is there.
+ *  - All that a sync or a durable write covered is there.
  *  - Each block is zeros or of its own region, whole, and no newer than what was written.
  *  - A sync says once that writes may be lost. It does if any had completed, and never says 0 if
  *    they are.
  *  - The figures of manager, server and layer agree with what there is: nothing has leaked.
  *
- * What goes wrong in here fails the test.
+ * A failure in here fails the test.
  */
 #ifndef TESTS_POWER_WORLD_H
 #define TESTS_POWER_WORLD_H

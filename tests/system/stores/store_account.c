@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is in use of a cluster's stores; see store_account.h. */
+/* Counts what is in use of a cluster's stores; see store_account.h. */
 #include "store_account.h"
 
 #include <setjmp.h>

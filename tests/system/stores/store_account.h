@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the manager, the servers and the layers say is in use of a cluster's stores: for tests that look for leaks. */
+/* For tests that look for leaks: the manager, the servers and the layers say what is in use of a cluster's stores. */
 #ifndef TESTS_STORE_ACCOUNT_H
 #define TESTS_STORE_ACCOUNT_H
 
@@ -7,7 +7,7 @@
 
 #include <afar/afar.h>
 
-/* In bytes where it is not a number of something. Of all stores, and of all namespaces. */
+/* Sums over all stores, and over all namespaces. In bytes where it is not a number of something. */
 struct account {
 	uint64_t reserved, allocated, nr_regions; /* of the namespaces */
 	uint64_t granted, releasing, nr_orphans;  /* of the stores, as the manager knows */

@@ -2,9 +2,9 @@
 /*
  * The load of one client, and its model of what must be there. Each block of 4 KiB carries its
  * region, its number and a version. Zeros stand for the last version that was zeros. A read may
- * show any version from the last that is known to be durable to the last that was written, and
- * zeros where nothing is durable. If no server was killed since a write completed, a read shows at
- * least that version.
+ * show any version from the last that is known to be durable to the last that was written. Where
+ * nothing is durable it may show zeros. If no server was killed since a write completed, a read
+ * shows at least that version.
  */
 #include "store_load.h"
 
@@ -376,7 +376,7 @@ static bool open_slot(struct client *client, struct slot *slot)
 	return ret == 0;
 }
 
-/* Waits until nothing of the name is there. Whether an earlier call made it is not known. */
+/* Waits until nothing of the name is there. An earlier call may or may not have made it. */
 static void forget_name(struct client *client, const struct slot *slot)
 {
 	int ret;

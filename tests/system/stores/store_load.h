@@ -13,7 +13,7 @@
 #define LOAD_CLIENTS 4U
 #define LOAD_SLOTS   3U /* regions that each client has at a time */
 
-/* What the clients and whoever kills the servers tell each other, in shared memory. */
+/* The clients and whoever kills the servers tell each other this, in shared memory. */
 struct load_shared {
 	unsigned nr_servers;
 	/* Kills of a server: begun, over (the process is reaped), and made good (it is back). */
@@ -25,7 +25,7 @@ struct load_shared {
 	} clients[LOAD_CLIENTS];
 };
 
-/* What a client does: in a process of its own, where no session was opened before. The namespace is
+/* Runs a client: in a process of its own, where no session was opened before. The namespace is
  * there. Returns the process's status. */
 int load_run(struct load_shared *shared, unsigned number, const char *uri, const char *ns);
 

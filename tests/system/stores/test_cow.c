@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Copy-on-write regions from C: each handle shows one version, whole, beside a copy of it in memory; what is not
- * prepared keeps its bytes; what cannot be done is refused in one line, and changes nothing. `flash`: on that tier.
+ * Copy-on-write regions from C: each handle shows one version, whole, beside a copy of it in memory. Units that are not
+ * prepared keep their bytes. An impossible call is refused in one line, and changes nothing. `flash`: on that tier.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -209,7 +209,7 @@ static void test_one_writer(void **state)
 	assert_int_equal(stat.nr_older, 1);
 	assert_int_equal(stat.nr_older_references, 1);
 	assert_string_equal(stat.writer, "");
-	/* Whoever begins from an old version goes on from the newest. */
+	/* A writer that begins from an old version goes on from the newest. */
 	assert_int_equal(afar_region_begin(other.region, &(struct afar_range){10, 1}, 1), 0);
 	assert_int_equal(afar_region_version(other.region), 3);
 	assert_int_equal(afar_region_pread(other.region, &byte, 1, 3), 1);
@@ -241,7 +241,7 @@ static int64_t complete_one(struct afar_queue *queue, const struct afar_op *op)
 	return completion.result;
 }
 
-/* What is not prepared is not written, by any way. */
+/* Units that are not prepared are not written, by any way. */
 static void test_writes_elsewhere(void **state)
 {
 	struct afar_namespace *ns = make_space("elsewhere", 16 * MIB);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who may write a version of a copy-on-write region: a writer that lives and does nothing loses the claim to whoever waits for
- * it, and nothing of its version is seen; one that reads and writes one-sided keeps it.
+ * The claim to write a version of a copy-on-write region. A writer that lives and does nothing loses it to whoever
+ * waits for it, and nothing of its version is seen. One that reads and writes one-sided keeps it.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -55,7 +55,7 @@ static void test_idle_writer_loses(void **state)
 	open_view(&reader, "idle", "r");
 	assert_int_equal(afar_region_begin(region, &all, 1), 0);
 	write_byte(region, 5, 'a');
-	/* Who has it, and since when. */
+	/* The answers say who has it, and since when. */
 	expect_error(afar_region_begin(other.region, &some, 1), -EBUSY);
 	assert_non_null(strstr(afar_last_error(), "has begun one "));
 	assert_non_null(strstr(afar_last_error(), "s ago, and used it "));

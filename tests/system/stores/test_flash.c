@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Regions on flash from C, against servers with a store each: they are read and written as regions in memory are,
- * at any offset and length, striped over stores; they can be made durable; what cannot be done there is refused
- * with a sentence. Servers are killed in test_store_killed.c.
+ * Regions on flash from C, against servers with a store each. They are read and written as regions in memory are,
+ * at any offset and length, striped over stores. They can be made durable. A call that is impossible there is
+ * refused with a sentence. Servers are killed in test_store_killed.c.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -43,7 +43,7 @@ static void expect_bytes(struct afar_region *region, const uint8_t *data, uint64
 	free(got);
 }
 
-/* What was never written is zeros, and so is what another region had there. */
+/* Bytes that were never written are zeros, and so are those that another region had there. */
 static void test_begins_as_zeros(void **state)
 {
 	struct afar_namespace *ns = make_flash_namespace("zeros", 64 * KIB, 16 * MIB);
@@ -145,7 +145,7 @@ static void test_queues(void **state)
 	drop_namespace(ns, "queues");
 }
 
-/* Whoever may only read may sync, too: what others have written. */
+/* A client that may only read may sync, too: what others have written. */
 static void test_what_others_wrote(void **state)
 {
 	struct afar_namespace *ns = make_flash_namespace("others", 64 * KIB, 4 * MIB);

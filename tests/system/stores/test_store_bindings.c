@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Regions on flash under live clients, while servers are killed and started again. Calls fail while
- * a store is away and work when it is back; what was durable is there; a sync says once that writes
- * may be lost.
+ * Regions on flash under live clients, while servers are killed and started again. Calls fail
+ * while a store is away and work when it is back. Durable bytes are there. A sync says once
+ * that writes may be lost.
  */
 #include <errno.h>
 #include <limits.h>
@@ -221,8 +221,8 @@ static void test_mappings(void **state)
 	drop_region(region);
 }
 
-/* Regions are opened, listed and freed while a server is away, and its store hears of that when it
- * is back: a new region in the same place begins as zeros. */
+/* Regions are opened, listed and freed while a server is away. Its store hears of that when it is
+ * back: a new region in the same place begins as zeros. */
 static void test_while_away(void **state)
 {
 	struct afar_region_stat stats[4] = {{.size = sizeof(*stats)}};
@@ -429,8 +429,8 @@ static void mislead(struct afar_region *region, const struct afar_region *other)
 	afar__frame__free_unpacked(reply, NULL);
 }
 
-/* Each new incarnation of a server makes a handle ask for its layout anew, so what it had before
- * the restart is not believed, whatever its number. */
+/* Each new incarnation of a server makes a handle ask for its layout anew. So the handle does not
+ * believe what it had before the restart, whatever its number. */
 static void test_layout_is_asked_for(void **state)
 {
 	struct afar_region *other = make_region("other", 10), *region = make_region("own", 11);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Devices that come and go under a live session: it uses what has come, also for the second time, and
- * its open regions follow a device to a running server.
+ * Devices come and go under a live session. It uses a device that has come, also for the second time,
+ * and its open regions follow a device to a running server.
  */
 #include <errno.h>
 #include <limits.h>

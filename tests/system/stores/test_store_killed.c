@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Four clients work on regions on flash while the server, the manager or both are killed, again and
- * again, and started anew. What was durable is there, no sync says more than is true, and no bytes
- * of others are seen (store_load.c); at the end nothing has leaked.
+ * again, and started anew. Durable bytes are there, no sync says more than is true, and no bytes of
+ * others are seen (store_load.c). At the end nothing has leaked.
  *
  * A killed process leaves the kernel's cache of its device as it is, so this shows nothing about a
- * loss of power: test_store_power.c does, and tests/flash/test_power_cut.c for the layer.
+ * loss of power. Tests of that are test_store_power.c and, for the layer,
+ * tests/flash/test_power_cut.c.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -76,7 +77,8 @@ static void check_clients(void)
 	}
 }
 
-/* Ends a client without a warning. What it had open is its session's until its lease has ended. */
+/* Ends a client without a warning. All that it had open is its session's until its lease has
+ * ended. */
 static void kill_client(unsigned i)
 {
 	int status;
