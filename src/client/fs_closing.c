@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "client/file.h"
 #include "client/fs_call.h"
 
 #define PENDING_MAX 1024U /* more are closed by their programs */

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "client/abi.h"
 #include "client/call.h"
+#include "client/file.h"
 #include "client/fs_call.h"
 
 #define LOCK_OLDEST sizeof(struct afar_lock)

@@ -9,10 +9,10 @@
 
 #include "base/error.h"
 #include "client/apart.h"
+#include "client/away.h"
 #include "client/buffer.h"
 #include "client/driven.h"
 #include "client/failures.h"
-#include "client/file_queue.h"
 #include "client/order.h"
 #include "fabric/atomics.h"
 #include "fabric/paged.h"
@@ -50,13 +50,13 @@ static inline void count(struct afar_queue *queue, const struct operation *opera
 			      operation->stands_for);
 }
 
-/* It is done, unless it is on a file and goes to a thread. */
+/* It is done, unless it goes to a thread, as its target's kind says. */
 static void operation_finish(struct afar_queue *queue, struct operation *operation)
 {
 	assert(operation->state == OPERATION_ACTIVE);
 	if (operation->waits != WAITS_NOT)
 		stop_waiting(queue, operation);
-	if (operation->file && file_finish(queue, operation))
+	if (operation->ops && operation->ops->finish(queue, operation))
 		return;
 	operation->state = OPERATION_DONE;
 	cds_list_del(&operation->node);
@@ -69,8 +69,8 @@ static void operation_finish(struct afar_queue *queue, struct operation *operati
 	if (queue->nr_held)
 		order_finished(queue, operation);
 	release_buffers(operation);
-	if (operation->file)
-		file_let_go(operation);
+	if (operation->ops)
+		operation->ops->let_go(operation);
 	else
 		handle_unuse(&operation->target->handle);
 }
@@ -520,8 +520,8 @@ __attribute__((noinline)) static int flush_advance(struct afar_queue *queue,
 			may_write && step.path && step.path->fabric->attributes.writes_need_flush;
 		int ret;
 
-		/* A pool may be on servers that the queue has never written to. */
-		if (step.is_left_out || (flush->file && !is_read_wanted))
+		/* What carries others, too, may be on servers that the queue has never written to. */
+		if (step.is_left_out || (flush->target != target && !is_read_wanted))
 			continue;
 		if (!step.path || !step.is_ready || target->is_lost || step.peer->is_lost ||
 		    ((is_read_wanted || (flush->opcode == AFAR_OP_SYNC && step.peer->store)) &&
@@ -645,7 +645,7 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
 		int ret;
 
 		if (__builtin_expect(operation->offset == operation->run_end, 0))
-			file_next_run(operation);
+			operation->ops->next_run(operation);
 		find_step(queue, operation, &step);
 		ret = take_step(queue, operation, &step);
 		end_step(&step);
@@ -659,7 +659,7 @@ static int operation_advance(struct afar_queue *queue, struct operation *operati
  * meanwhile, the operation may already be finished. */
 static inline void operation_push(struct afar_queue *queue, struct operation *operation)
 {
-	int ret = operation->file ? file_start(queue, operation) : 0;
+	int ret = operation->ops ? operation->ops->start(queue, operation) : 0;
 
 	if (ret == -EAGAIN)
 		return;
@@ -708,7 +708,7 @@ struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op
 		.user_data = op->user_data,
 		.target = op->target,
 		.carrier = op->target->carrier,
-		.file = op->target->file,
+		.ops = op->target->kind->ops,
 		.run_end = UINT64_MAX,
 		.opcode = op->opcode,
 		.flags = op->flags,
@@ -729,8 +729,8 @@ struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op
 	cds_list_add_tail(&operation->node, &queue->active);
 	queue->nr_active++;
 	if ((operation->flags & AFAR_OP_AFTER) || opcode_is_flush(operation->opcode)) {
-		if (operation->file)
-			file_hold(operation);
+		if (operation->ops)
+			operation->ops->hold(operation);
 		order_hold(queue, operation);
 	} else {
 		operation_push(queue, operation);
@@ -960,7 +960,7 @@ bool queue_progress(struct afar_queue *queue)
 			complete(queue, &completions[i]);
 		count += nr;
 	}
-	if (queue->nr_away && files_take_returned(queue, take_returned))
+	if (queue->nr_away && away_take_returned(queue, take_returned))
 		count++;
 	if ((count && !cds_list_empty(&queue->blocked)) || !cds_list_empty(&queue->ready))
 		start_waiting(queue);
@@ -1047,7 +1047,8 @@ unsigned queue_cancel(struct afar_queue *queue, uint64_t user_data)
 
 	cds_list_for_each_entry (operation, &queue->active, node) {
 		if (operation->user_data != user_data ||
-		    (operation->waits == WAITS_FOR_THREAD && !file_take_back(queue, operation)))
+		    (operation->waits == WAITS_FOR_THREAD &&
+		     !operation->ops->take_back(queue, operation)))
 			continue;
 		operation->is_given_up = true;
 		operation_fail(queue, operation, -ECANCELED, NULL);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The public face of queues: opening, submitting, reaping, sleeping. */
-#include "client/failures.h"
-#include "client/file_queue.h"
+#include "client/queue.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,8 +11,10 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "client/abi.h"
+#include "client/away.h"
 #include "client/buffer.h"
 #include "client/call.h"
+#include "client/failures.h"
 
 #define DEFAULT_DEPTH 256
 #define DEPTH_MAX     65536
@@ -139,7 +140,7 @@ void queue_destroy(struct afar_queue *queue)
 	counts_close(queue->session, &queue->counts);
 	free_buffer(queue->scratch);
 	free_buffer(queue->words);
-	files_close(queue);
+	away_close(queue);
 	if (queue->timer_fd >= 0)
 		close(queue->timer_fd);
 	if (queue->sleep_fd >= 0)
@@ -222,8 +223,8 @@ PUBLIC_CALL(int, afar_queue_connect, (struct afar_queue *queue, struct afar_targ
 	if (!handle_enter(&target->handle))
 		return error_fail(-EINVAL, "connect a queue: the target is being closed");
 	queue_refresh(queue);
-	if (target->file)
-		return files_connect(queue, target->file);
+	if (target->kind->ops)
+		return target->kind->ops->connect(queue, target);
 	ret = queue_connect(queue, target, session_deadline(queue->session));
 	handle_unuse(&target->handle);
 	return ret;
@@ -311,6 +312,7 @@ static int check_blocks(const struct afar_op *op, uint64_t length)
 static int check_op(const struct afar_queue *queue, const struct afar_op *op, uint64_t *length)
 {
 	bool is_atomic = opcode_is_atomic(op->opcode), is_zero = opcode_is_zero(op->opcode);
+	const struct target_kind *kind;
 	int ret;
 
 	if (op->opcode < AFAR_OP_READ || op->opcode > AFAR_OP_TRIM)
@@ -343,10 +345,11 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 	if (!target_is_open(op->target) || op->target->session != queue->session)
 		return error_fail(-EINVAL,
 				  "submit an operation: the target is not of this session");
+	kind = op->target->kind;
 	if (!target_takes(op->target, op->opcode))
 		return error_fail(-EOPNOTSUPP, "submit an operation: a %s takes no opcode %u",
-				  op->target->file ? "file" : op->target->kind->noun, op->opcode);
-	ret = op->target->file && op->flags ? file_check_flags(op) : 0;
+				  kind->called ? kind->called : kind->noun, op->opcode);
+	ret = kind->ops && op->flags ? kind->ops->check_flags(op) : 0;
 	if (ret)
 		return ret;
 	if (op->flags & AFAR_OP_DURABLE && !op->target->is_flash)
@@ -377,8 +380,8 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 		ret = check_atomic(op, length);
 	if (ret)
 		return ret;
-	if (op->target->file)
-		return file_check_op(op, *length);
+	if (kind->ops)
+		return kind->ops->check(op, *length);
 	if (is_zero)
 		*length = op->operand;
 	if (!range_is_inside(op->offset, *length, op->target->length))
@@ -395,8 +398,8 @@ static void let_go(const struct afar_op *op, uint32_t nr_iov)
 		if (op->iov[i].buffer)
 			handle_unuse(&op->iov[i].buffer->handle);
 	}
-	if (op->target->file)
-		file_leave(op->target->file);
+	if (op->target->kind->ops)
+		op->target->kind->ops->leave(op->target);
 	else
 		handle_unuse(&op->target->handle);
 }

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/forks.h"
 #include "client/call.h"
+#include "client/file.h"
 #include "client/file_transfer.h"
 #include "client/fs_call.h"
 #include "unit/group.h"
