@@ -184,7 +184,7 @@ int fs_hold(struct afar_fs *fs, const struct fs_who *who, Afar__FileHold **opera
 	struct late_close *taken[FS_CALL_MAX];
 	Afar__FileHold *all[FS_CALL_MAX];
 	unsigned nr_taken = takes_closings(operations, nr)
-				    ? closings_take(fs, false, taken, FS_CALL_MAX - nr)
+				    ? fs->closings.calls->take(fs, false, taken, FS_CALL_MAX - nr)
 				    : 0;
 	int ret;
 
@@ -196,7 +196,7 @@ int fs_hold(struct afar_fs *fs, const struct fs_who *who, Afar__FileHold **opera
 	for (unsigned i = 0; i < nr; i++)
 		all[nr_taken + i] = operations[i];
 	ret = call_holds(fs, who, all, nr_taken + nr, out);
-	closings_end(fs, taken, nr_taken, ret, out->results);
+	fs->closings.calls->end(fs, taken, nr_taken, ret, out->results);
 	if (ret == 0)
 		out->results += nr_taken;
 	return ret;
@@ -207,7 +207,7 @@ int fs_change(struct afar_fs *fs, const struct fs_who *who, Afar__FileChange **o
 {
 	struct late_close *taken[FS_CALL_MAX];
 	Afar__FileChange *all[FS_CALL_MAX];
-	unsigned nr_taken = closings_take(fs, true, taken, FS_CALL_MAX - nr);
+	unsigned nr_taken = fs->closings.calls->take(fs, true, taken, FS_CALL_MAX - nr);
 	int ret;
 
 	*out = (struct fs_answer){0};
@@ -218,7 +218,7 @@ int fs_change(struct afar_fs *fs, const struct fs_who *who, Afar__FileChange **o
 	for (unsigned i = 0; i < nr; i++)
 		all[nr_taken + i] = operations[i];
 	ret = call_changes(fs, who, all, nr_taken + nr, out);
-	closings_end(fs, taken, nr_taken, ret, out->results);
+	fs->closings.calls->end(fs, taken, nr_taken, ret, out->results);
 	if (ret == 0)
 		out->results += nr_taken;
 	return ret;

@@ -40,39 +40,6 @@ static int open_sleep(struct afar_queue *queue)
 	return 0;
 }
 
-int queue_use_fabric(struct afar_queue *queue, struct fabric *fabric, struct fabric_queue **out)
-{
-	struct epoll_event event = {.events = EPOLLIN};
-	struct fabric_queue *opened;
-	int ret;
-
-	for (unsigned f = 0; f < queue->nr_fabrics; f++) {
-		*out = queue->fabrics[f];
-		if ((*out)->fabric == fabric)
-			return 0;
-	}
-	ret = fabric_queue_open(fabric, queue->nr_transfers, &opened);
-	if (ret)
-		return ret;
-	if (epoll_ctl(queue->sleep_fd, EPOLL_CTL_ADD, fabric_queue_fd(opened), &event)) {
-		ret = error_code(-errno);
-		goto out_close;
-	}
-	if (fabric->attributes.writes_need_flush && !queue->scratch)
-		ret = buffer_new(queue->session, FLUSH_BYTES, &queue->scratch);
-	if (!ret && fabric->atomics && !queue->words)
-		ret = buffer_new(queue->session, queue->nr_transfers * sizeof(uint64_t),
-				 &queue->words);
-	if (ret)
-		goto out_close;
-	*out = queue->fabrics[queue->nr_fabrics++] = opened;
-	return 0;
-
-out_close:
-	fabric_queue_close(opened);
-	return ret;
-}
-
 static int allocate_slots(struct afar_queue *queue, uint32_t depth)
 {
 	queue->depth = depth;
