@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Failures of operations. progress.c and order.c note them when they happen, off the path of
+ * Failures of operations. The data path (progress.h) and order.c note them when they happen, off the path of
  * operations that succeed. A thread that reaps asks for the line. A queue notes as many failures as
  * it is deep, and forgets the oldest first, so it knows all that were not reaped yet.
  */

@@ -3,7 +3,7 @@
  * Files as targets of queues.
  *
  * A file's bytes are ranges of its pool, which is a region. An operation whose bytes are all in runs that we know, and inside
- * the size that we know, goes its way directly, on the queue's own thread: progress.c finds each next byte in the
+ * the size that we know, goes its way directly, on the queue's own thread: post.c finds each next byte in the
  * inode's view (file_view.h), and from there on it is an operation on the pool. This takes no lock, allocates
  * nothing and calls nobody.
  *

@@ -157,7 +157,7 @@ struct afar_queue {
 /* Set in the contexts of messages. Their index and generation are those of the path. */
 #define CONTEXT_MESSAGE 0x80000000U
 
-/* ---- Progress: progress.c */
+/* ---- Progress: progress.c (progress.h) */
 
 /*
  * Takes one checked operation and posts as much as there is room for. Its iov stays the caller's.
@@ -196,7 +196,7 @@ static inline void queue_release(struct afar_queue *queue)
 
 #define FLUSH_BYTES 8U /* a flush reads these behind the writes to a server */
 
-/* ---- Paths: path.c */
+/* ---- Paths: connect.c, completion.c */
 
 /* Gets the target's keys, if it has none, and connects to each of its servers that is not
  * connected. Writes in flight on ended connections, of any queue of the session, cannot land after
