@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations of a queue that are away: a thread that is not the queue's carries them out, and gives them back with what came
- * of it. The kind of their target sends them there (struct target_ops). queue.c, progress.c and wait.c take them back, on the
- * queue's own thread.
+ * Operations of a queue that are away: another thread carries them out, and gives them back with the answer. The kind of their
+ * target sends them there (struct target_ops). progress.c takes them back, on the queue's own thread.
  *
  * An operation that is away is not ended by its deadline, because the thread may be using its memory.
  */

@@ -18,7 +18,7 @@
  *              └──────────→ away: a thread ←─────────────┘
  *                              └→ operation_return → away_take_returned → done
  *
- * What keeps runs as they are while transfers are posted: an operation is a user of the target's handle from before
+ * Runs stay as they are while transfers are posted, because an operation is a user of the target's handle from before
  * it looks at the view until all its transfers have ended. Whoever has runs taken away sets HANDLE_GATE in the same
  * word, waits until there are no users, and only then shuts the gate for blocking calls. An operation that comes then sees the
  * bit, and takes a thread. One that is held, or away, is none of the users, but idle: nobody waits for it. A write whose connection has ended is loose; inode_shut() has its

@@ -121,7 +121,7 @@ int flush_advance(struct afar_queue *queue, struct operation *flush)
 			may_write && step.path && step.path->fabric->attributes.writes_need_flush;
 		int ret;
 
-		/* What carries others, too, may be on servers that the queue has never written to. */
+		/* A carrier of others may be on servers that the queue has never written to. */
 		if (step.is_left_out || (flush->target != target && !is_read_wanted))
 			continue;
 		if (!step.path || !step.is_ready || target->is_lost || step.peer->is_lost ||

@@ -40,7 +40,7 @@ struct late_close {
 	Afar__FileHold hold;
 };
 
-/* What calls about files do with closings (fs_call.c). Closing a file makes such calls itself, so they know it by this alone. */
+/* Calls about files take closings along (fs_call.c). Closing a file makes such calls itself, so they know it by this alone. */
 struct closing_calls {
 	/* Takes up to `max` of a kind for a call, whose operations they become: closing->change, or ->hold. Returns how
 	 * many. Then they are the caller's to end. */

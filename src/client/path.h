@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Paths: a queue's connections to the servers of its targets, made ahead of the data path. connect.c
- * makes them, post.c and flush.c post on them, path.c ends them.
+ * Paths: a queue's connections to the servers of its targets. They are made ahead of the data path (connect.c), and ended by
+ * path.c alone. In between, post.c and flush.c post on them.
  */
 #ifndef CLIENT_PATH_H
 #define CLIENT_PATH_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Posting: cuts an operation into steps by its target's layout, and posts each as a transfer or a message on the path to its server.
+ * Posting: cuts an operation into steps by its target's layout. Posts each as a transfer or a message, on the path to its
+ * server.
  */
 #include <errno.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Progress of a queue: starts operations and moves them on, polls for completions and events, and ends what takes too long.
- * This is the hot path, as progress.h says.
+ * Progress of a queue: starts operations and moves them on, polls for completions and events, and ends operations that take too
+ * long. This is the hot path, as progress.h says.
  */
 #include "client/progress.h"
 

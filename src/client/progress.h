@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The data path of a queue, for its own files: progress.c starts operations, post.c cuts them into transfers, holes.c and flush.c do
- * what is no transfer of bytes, completion.c ends transfers and operations. Nothing here allocates, locks or makes a
- * system call of its own.
+ * The data path of a queue, for its own files. Operations start in progress.c. They become transfers in post.c, zeros in holes.c, flushes
+ * of servers in flush.c. They end in completion.c. Nothing here allocates, locks or makes a system call of its own.
  */
 #ifndef CLIENT_PROGRESS_H
 #define CLIENT_PROGRESS_H

@@ -20,8 +20,8 @@ struct near;
 struct operation;
 
 /*
- * How operations of queues on a target go whose bytes are not always reached through its carrier at once: they may be in runs,
- * wait for something, or be carried out by a thread (away.h). All of it is called on the queue's thread.
+ * A kind of target has this if operations of queues on it do not always go directly. Its bytes may be in runs of its carrier.
+ * An operation may have to wait, or a thread carries it out (away.h). The queue's thread calls all of it.
  */
 struct target_ops {
 	/* Check an operation, beyond what is checked of all: its flags, if it has any; then the rest. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the handle of a copy-on-write region has of its own: its version, and views of memory of other versions. */
+/* Handles of copy-on-write regions: each has a version, and views of the memory of others. */
 #include <errno.h>
 #include <stdlib.h>
 
