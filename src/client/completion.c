@@ -191,7 +191,7 @@ static uint64_t fetched_word(const struct afar_queue *queue, const struct transf
 								      : word;
 }
 
-void queue_complete(struct afar_queue *queue, const struct fabric_completion *completion)
+static void complete(struct afar_queue *queue, const struct fabric_completion *completion)
 {
 	uint32_t index = (uint32_t)completion->context;
 	struct transfer *transfer = &queue->transfers[index];
@@ -217,4 +217,10 @@ void queue_complete(struct afar_queue *queue, const struct fabric_completion *co
 	if (opcode_is_atomic(transfer->operation->opcode))
 		give_word(transfer->operation, fetched_word(queue, transfer));
 	transfer_end(queue, transfer, 0);
+}
+
+void queue_complete(struct afar_queue *queue, const struct fabric_completion *completions, int nr)
+{
+	for (int i = 0; i < nr; i++)
+		complete(queue, &completions[i]);
 }

@@ -165,8 +165,7 @@ bool queue_progress(struct afar_queue *queue)
 	for (unsigned f = 0; f < queue->nr_fabrics; f++) {
 		int nr = fabric_queue_poll(queue->fabrics[f], completions, COMPLETIONS_AT_ONCE);
 
-		for (int i = 0; i < nr; i++)
-			queue_complete(queue, &completions[i]);
+		queue_complete(queue, completions, nr);
 		count += nr;
 	}
 	if (queue->nr_away && away_take_returned(queue, take_returned))

@@ -132,7 +132,7 @@ int flush_advance(struct afar_queue *queue, struct operation *flush);
 void operation_finish(struct afar_queue *queue, struct operation *operation);
 __attribute__((cold)) void operation_fail(struct afar_queue *queue, struct operation *operation,
 					  int status, const struct peer *peer);
-/* Takes what a fabric has told. */
-void queue_complete(struct afar_queue *queue, const struct fabric_completion *completion);
+/* Takes completions of a fabric. */
+void queue_complete(struct afar_queue *queue, const struct fabric_completion *completions, int nr);
 
 #endif
