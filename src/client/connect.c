@@ -3,12 +3,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "client/apart.h"
-#include "client/buffer.h"
 #include "client/linger.h"
 
 #define TRANSFER_BYTES_MAX ((uint64_t)8 << 20) /* the longest: none holds others up for long */
@@ -27,39 +25,6 @@ void queue_refresh(struct afar_queue *queue)
 }
 
 /* ---- Connecting over lanes */
-
-int queue_use_fabric(struct afar_queue *queue, struct fabric *fabric, struct fabric_queue **out)
-{
-	struct epoll_event event = {.events = EPOLLIN};
-	struct fabric_queue *opened;
-	int ret;
-
-	for (unsigned f = 0; f < queue->nr_fabrics; f++) {
-		*out = queue->fabrics[f];
-		if ((*out)->fabric == fabric)
-			return 0;
-	}
-	ret = fabric_queue_open(fabric, queue->nr_transfers, &opened);
-	if (ret)
-		return ret;
-	if (epoll_ctl(queue->sleep_fd, EPOLL_CTL_ADD, fabric_queue_fd(opened), &event)) {
-		ret = error_code(-errno);
-		goto out_close;
-	}
-	if (fabric->attributes.writes_need_flush && !queue->scratch)
-		ret = buffer_new(queue->session, FLUSH_BYTES, &queue->scratch);
-	if (!ret && fabric->ops->fetch_add && !queue->words)
-		ret = buffer_new(queue->session, queue->nr_transfers * sizeof(uint64_t),
-				 &queue->words);
-	if (ret)
-		goto out_close;
-	*out = queue->fabrics[queue->nr_fabrics++] = opened;
-	return 0;
-
-out_close:
-	fabric_queue_close(opened);
-	return ret;
-}
 
 /* All lanes of one transport. A path uses all of them. */
 struct lane_group {
@@ -218,7 +183,7 @@ static int fail_lane(const struct path *path, const struct peer_lane *lane, cons
 static int path_start(struct afar_queue *queue, struct path *path, const struct lane_group *group,
 		      struct binding *binding, uint32_t index, uint64_t deadline, bool *is_lane_bad)
 {
-	struct fabric_queue *fabric_queue = NULL;
+	struct fabric_queue *fabric_queue;
 	struct peer_ticket ticket = {.attaches = 0};
 	int ret = use_fabric(queue, path, group, &fabric_queue);
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Paths: which ones a queue has, and how they end. connect.c connects them. */
+/* Paths: which ones a queue has, and its fabrics, and how paths end. connect.c connects them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 #include "base/error.h"
+#include "client/buffer.h"
 #include "client/queue.h"
 
 /*
@@ -58,6 +60,41 @@ void path_free(struct afar_queue *queue, struct path *path)
 	for (uint32_t i = 0; i < PATH_LANES_MAX; i++)
 		free(path->lanes[i].loose);
 	free(path);
+}
+
+/* ---- Those of a queue */
+
+int queue_use_fabric(struct afar_queue *queue, struct fabric *fabric, struct fabric_queue **out)
+{
+	struct epoll_event event = {.events = EPOLLIN};
+	struct fabric_queue *opened;
+	int ret;
+
+	for (unsigned f = 0; f < queue->nr_fabrics; f++) {
+		*out = queue->fabrics[f];
+		if ((*out)->fabric == fabric)
+			return 0;
+	}
+	ret = fabric_queue_open(fabric, queue->nr_transfers, &opened);
+	if (ret)
+		return ret;
+	if (epoll_ctl(queue->sleep_fd, EPOLL_CTL_ADD, fabric_queue_fd(opened), &event)) {
+		ret = error_code(-errno);
+		goto out_close;
+	}
+	if (fabric->attributes.writes_need_flush && !queue->scratch)
+		ret = buffer_new(queue->session, FLUSH_BYTES, &queue->scratch);
+	if (!ret && fabric->ops->fetch_add && !queue->words)
+		ret = buffer_new(queue->session, queue->nr_transfers * sizeof(uint64_t),
+				 &queue->words);
+	if (ret)
+		goto out_close;
+	*out = queue->fabrics[queue->nr_fabrics++] = opened;
+	return 0;
+
+out_close:
+	fabric_queue_close(opened);
+	return ret;
 }
 
 static bool path_is_unused(const struct path *path)

@@ -196,7 +196,7 @@ static inline void queue_release(struct afar_queue *queue)
 
 #define FLUSH_BYTES 8U /* a flush reads these behind the writes to a server */
 
-/* ---- Paths: connect.c, completion.c */
+/* ---- Paths: connect.c, path.c, completion.c */
 
 /* Gets the target's keys, if it has none, and connects to each of its servers that is not
  * connected. Writes in flight on ended connections, of any queue of the session, cannot land after
