@@ -18,8 +18,8 @@
  *              └──────────→ away: a thread ←─────────────┘
  *                              └→ operation_return → away_take_returned → done
  *
- * Runs stay as they are while transfers are posted, because an operation is a user of the target's handle from before
- * it looks at the view until all its transfers have ended. Whoever has runs taken away sets HANDLE_GATE in the same
+ * Runs stay as they are while transfers are posted. An operation is a user of the target's handle from before it looks at
+ * the view until all its transfers have ended. Whoever has runs taken away sets HANDLE_GATE in the same
  * word, waits until there are no users, and only then shuts the gate for blocking calls. An operation that comes then sees the
  * bit, and takes a thread. One that is held, or away, is none of the users, but idle: nobody waits for it. A write whose connection has ended is loose; inode_shut() has its
  * server close the connection first. Only the program's thread can end its operations, by reaping. If it does
@@ -208,7 +208,7 @@ static int check(const struct afar_op *op, uint64_t length)
 
 /* ---- Connecting */
 
-static int connect(struct afar_queue *queue, struct afar_target *target)
+static int connect_to_pool(struct afar_queue *queue, struct afar_target *target)
 {
 	struct afar_file *file = file_of(target);
 	int ret;
@@ -390,7 +390,7 @@ static bool take_back(struct afar_queue *queue, struct operation *operation)
 static const struct target_ops file_ops = {
 	.check_flags = check_flags,
 	.check = check,
-	.connect = connect,
+	.connect = connect_to_pool,
 	.leave = leave,
 	.hold = hold,
 	.start = start,
