@@ -8,6 +8,8 @@
 #include "base/text.h"
 #include "client/apart.h"
 #include "client/linger.h"
+#include "fabric/mapped.h"
+#include "fabric/paged.h"
 
 #define TRANSFER_BYTES_MAX ((uint64_t)8 << 20) /* the longest: none holds others up for long */
 #define LANE_MS		   3000	 /* how long to try one transport, if there are others */
@@ -407,7 +409,7 @@ static int path_prepare(struct afar_queue *queue, struct path *path, const struc
 	uint32_t first = 0;
 	bool is_armed;
 	/* A binding that is not ready may get other keys; queue_connect() then comes here again. */
-	int ret = path->fabric->ops->prepare && binding->is_ready ? -EAGAIN : 0;
+	int ret = path->fabric->mapped && binding->is_ready ? -EAGAIN : 0;
 
 	while (ret == -EAGAIN && path->state == PATH_UP && clock_ns() < deadline) {
 		queue_progress(queue);

@@ -84,7 +84,7 @@ int queue_use_fabric(struct afar_queue *queue, struct fabric *fabric, struct fab
 	}
 	if (fabric->attributes.writes_need_flush && !queue->scratch)
 		ret = buffer_new(queue->session, FLUSH_BYTES, &queue->scratch);
-	if (!ret && fabric->ops->fetch_add && !queue->words)
+	if (!ret && fabric->atomics && !queue->words)
 		ret = buffer_new(queue->session, queue->nr_transfers * sizeof(uint64_t),
 				 &queue->words);
 	if (ret)

@@ -8,6 +8,8 @@
 #include "client/apart.h"
 #include "client/driven.h"
 #include "client/progress.h"
+#include "fabric/atomics.h"
+#include "fabric/paged.h"
 
 /* ---- Where the next bytes are */
 
@@ -223,7 +225,7 @@ static inline int post_atomic(struct afar_queue *queue, struct operation *operat
 	if (!operation->target->has_nic_atomics)
 		return is_by_processor ? post_word(queue, operation, step)
 				       : post_request(queue, operation, step);
-	if (is_by_processor || !fabric->ops->fetch_add)
+	if (is_by_processor || !fabric->atomics)
 		return -EOPNOTSUPP;
 	return post_word(queue, operation, step);
 }
