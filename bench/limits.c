@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The suites of afar-limits, which scripts/quickstart runs and which is soon built: what this machine can do. */
-#include "harness.h"
+#include "harness/harness.h"
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The suites of afar-bench: all that there are. */
-#include "harness.h"
+#include "harness/harness.h"
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Processes that share nothing but a namespace's name compute π together: they find each other in its
+ * Processes that share nothing but a namespace's name compute π together. They find each other in its
  * first region, the one with rank 0 shares out the work, and all wait for its sum.
  *
  *   afar ns create pi && afar ns reserve pi 2M

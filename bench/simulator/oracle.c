@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The best split of the spare. It is where a little more of it would save every group as much: with
- * w for a group's writes, n for its blocks and v for what is valid when it is cleaned, that is the
- * same w / n / ((1 - v) / v + ln v) for all. Both equations are solved by halving.
+ * The best split of the spare. It is where a little more of it would save every group as much. Let
+ * w be a group's writes, n its blocks and v the part that is valid when it is cleaned. Then w / n /
+ * ((1 - v) / v + ln v) is the same for all. Both equations are solved by halving.
  */
 #include "simulator/oracle.h"
 
@@ -13,7 +13,7 @@
 #define V_MOST	 (1 - 1e-9)
 #define GAIN_LOG 40.0 /* what is saved per block lies within e^±GAIN_LOG */
 
-/* Of a falling function: the v at which it passes `value`. */
+/* Returns the v at which a falling function passes `value`. */
 static double solve(double (*falling)(double v), double value)
 {
 	double low = V_LEAST, high = V_MOST, middle;

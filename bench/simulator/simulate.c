@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "flash/streams.h"
-#include "flash/victim.h"
+#include "flash/map/victim.h"
+#include "flash/write/streams.h"
 #include "simulator/oracle.h"
 
 #define NOWHERE UINT32_MAX

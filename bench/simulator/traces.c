@@ -83,7 +83,7 @@ static double rate_zipf_0_99(double rank)
 	return pow(rank, -0.99);
 }
 
-/* Of a few hundred thousand blocks the hottest 20 % get 80 % of the writes. */
+/* With a few hundred thousand blocks the hottest 20 % get 80 % of the writes. */
 static double rate_zipf_0_90(double rank)
 {
 	return pow(rank, -0.90);

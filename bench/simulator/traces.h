@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /*
- * The rules, each with a name. In "80/20", 80 % of the writes go to 20 % of the blocks, which are
+ * The rules, each with a name. In "80/20", 80 % of the writes go to 20 % of the blocks. These are
  * chosen at random, as is the order of the blocks in "zipf-0.99".
  */
 struct trace_rule {
@@ -28,8 +28,8 @@ struct trace;
 int trace_make(const char *name, uint32_t nr_blocks, uint64_t seed, struct trace **out);
 
 /*
- * Reads a file of block numbers, one per line, or the writes of a fio I/O log (version 2 or 3), in
- * blocks of 4 KiB. Numbers the blocks anew, in order of addresses. After its last write the trace
+ * Reads a file of block numbers, one per line, or the writes of a fio I/O log (version 2 or 3).
+ * Blocks have 4 KiB. Numbers the blocks anew, in order of addresses. After its last write the trace
  * begins again. Returns 0, or a negative error with a reason.
  */
 int trace_read(const char *path, struct trace **out);

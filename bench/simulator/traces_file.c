@@ -86,7 +86,7 @@ static int append_range(struct log *log, const char *offset_text, const char *le
 	return ret;
 }
 
-/* Whether the log's line is of something that is not a write. */
+/* Returns whether the log's line is of something that is not a write. */
 static bool is_no_write(const char *word)
 {
 	static const char *const words[] = {"add",  "open", "close",	"read",

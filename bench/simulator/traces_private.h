@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What traces.c and traces_file.c share. */
+/* Shared by traces.c and traces_file.c. */
 #ifndef BENCH_TRACES_PRIVATE_H
 #define BENCH_TRACES_PRIVATE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Chooses how long to wait before the next attempt. The wait doubles each time, up to a limit, and
+ * Chooses how long to wait before the next attempt. The wait doubles each time, up to a limit. It
  * differs at random, so that clients that lost the same thing at once do not all come back at once.
  * Header-only; its owner guards it.
  */

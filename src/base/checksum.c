@@ -15,7 +15,7 @@ uint32_t checksum_crc32c(const void *data, size_t length)
 	return checksum_crc32c_seeded(0, data, length);
 }
 
-/* What the 16 values of four bits of a start add, by what each of the bits does. */
+/* The sums for the 16 values of four bits of a start: each bit that is set adds its own term. */
 #define SUMS(a, b, c, d)                                                                       \
 	{                                                                                      \
 		0, a, b, a ^ b, c, a ^ c, b ^ c, a ^ b ^ c, d, a ^ d, b ^ d, a ^ b ^ d, c ^ d, \

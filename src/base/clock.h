@@ -10,13 +10,24 @@
 #define CLOCK_NEVER   UINT64_MAX	   /* a deadline that does not come */
 #define CLOCK_TICK_NS ((uint64_t)10000000) /* the coarse clock may be behind by this much */
 
+static inline uint64_t clock_from_timespec(struct timespec time)
+{
+	return (uint64_t)time.tv_sec * 1000000000U + (uint64_t)time.tv_nsec;
+}
+
+static inline struct timespec clock_to_timespec(uint64_t ns)
+{
+	return (struct timespec){.tv_sec = (time_t)(ns / 1000000000U),
+				 .tv_nsec = (long)(ns % 1000000000U)};
+}
+
 /* Returns nanoseconds of CLOCK_MONOTONIC. */
 static inline uint64_t clock_ns(void)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+	return clock_from_timespec(now);
 }
 
 /* Returns the time of the last tick. It is cheaper, for callers that ask often and need it only
@@ -26,7 +37,7 @@ static inline uint64_t clock_coarse_ns(void)
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+	return clock_from_timespec(now);
 }
 
 /* Waits for `span_ns` without a system call, and without touching memory that others use. */

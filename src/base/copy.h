@@ -6,11 +6,11 @@
  * in our own way:
  *
  * - It changes its method for copies that are larger than a core's second-level cache
- *   (x86_rep_movsb_stop_threshold), and the other method is a sixth slower, in the caches and out of them.
- *   So we copy in smaller parts.
- * - Where the destination is 1 to 31 bytes further into its page than the source is into its own, `rep movsb`
- *   takes four to five times as long (Zen 3, measured; glibc bug 30994). A large buffer of malloc() begins 16
- *   bytes into a page, and what is read begins with one. So we copy by vectors then.
+ *   (x86_rep_movsb_stop_threshold). The other method is a sixth slower, in the caches and out of them. So
+ *   we copy in smaller parts.
+ * - It is slow where the destination is 1 to 31 bytes further into its page than the source is into its own.
+ *   It takes four to five times as long then (Zen 3, measured; glibc bug 30994). A large buffer of malloc()
+ *   begins 16 bytes into a page, and what is read begins with one. So we copy by vectors then.
  */
 #ifndef BASE_COPY_H
 #define BASE_COPY_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Codes to sentences. Called by everyone. Without the line of error_line.c, so that programs that use both the
+ * Codes to sentences. Called by everyone. The line is apart, in error_line.c. So programs that use both the
  * library and parts of it have one set of the functions that the library exports: the library's.
  */
 #include "base/error.h"
@@ -62,7 +62,7 @@ const char *afar_error_name(int error)
 	return name ? name : "unknown";
 }
 
-/* Of a program without public calls. The library has its own: client/call.c. */
+/* For programs without public calls. The library has its own: client/call.c. */
 __attribute__((weak)) const char *afar_last_error(void)
 {
 	return error_last_line();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The calling thread's last failure. Called by everyone. The lines of a thread are on the heap from its first failure to its
- * end, because a library that is loaded by dlopen() gets a few hundred bytes of static thread memory at most, and hold.h
- * needs that.
+ * end, not in static thread memory. A library that is loaded by dlopen() gets a few hundred bytes of that at most, and
+ * hold.h needs them.
  */
 #include <pthread.h>
 #include <stdarg.h>

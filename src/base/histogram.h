@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A log-linear histogram of spans in nanoseconds. Each power of two is cut into eight buckets, so a
- * span is known to one part in eight, from 1 ns to a minute, in a table of 2 KiB. Header-only.
+ * span is known to one part in eight. The table takes 2 KiB, from 1 ns to a minute. Header-only.
  * Clients count with it, the manager checks what they say, and tools show it.
  *
  * One thread adds. Others may read meanwhile, and see each count as it was a moment ago.

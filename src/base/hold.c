@@ -138,8 +138,8 @@ void hold_wait(void)
 	const struct hold_thread *thread;
 
 	pthread_once(&prepared, prepare);
-	/* Of each thread either the word shows that it holds, or it begins behind its barrier, and what it looks at
-	 * from then on is what we have left. */
+	/* Either a thread's word shows that it holds, or its hold begins behind its barrier. In that case it
+	 * sees only what we have left. */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!hold_needs_fence)
 		membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);

@@ -3,7 +3,7 @@
  * Holds protect what threads find by shared pointers. While a thread holds, nothing that it finds
  * is freed. To free something, make it impossible to find, wait for the holds of that moment
  * (hold_wait()), and then free it. A hold costs two stores to a word of the thread's own, and no
- * atomic instruction, because the waiting thread has the kernel put barriers into all threads
+ * atomic instruction. Instead the waiting thread has the kernel put barriers into all threads
  * (membarrier).
  *
  * This is RCU. liburcu has it, but with one state for the whole process. A library cannot keep that

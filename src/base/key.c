@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Key files: parsing, reading and making them. Called at start by the daemons and when a session is
- * opened. Secrets pass through here and nowhere else on their way from the disk: every buffer that
- * held one is wiped, and no sentence of an error repeats any of a file's content.
+ * opened. Secrets pass through here and nowhere else on their way from the disk. Every buffer that
+ * held one is wiped. No sentence of an error repeats any of a file's content.
  */
 #include "base/key.h"
 
@@ -283,8 +283,8 @@ static int sync_folder_of(const char *path)
 }
 
 /*
- * Links a file with `line` into place under `path`, whole and private or not at all. That another
- * process was faster is no failure: its file is the one.
+ * Links a file with `line` into place under `path`, whole and private or not at all. If another
+ * process was faster, its file is the one, and that is no failure.
  */
 static int publish(const char *path, const char *line)
 {

@@ -41,7 +41,8 @@ bool key_is_principal(const char *name);
  * -ENOENT, -EACCES, -EPERM (others than the owner can read it), -EINVAL (it is malformed or empty).
  */
 int key_load(const char *path, struct key *out, size_t max);
-/* The same for a file whose keys must be principals', not a kind of identity that daemons make: else -EINVAL. */
+/* Like key_load(), for a file whose keys must be principals', not a kind of identity that daemons make: else
+ * -EINVAL. */
 int key_load_principals(const char *path, struct key *out, size_t max);
 
 /*

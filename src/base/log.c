@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The log. Called from any thread, by the daemons and, when AFAR_LOG asks for it, by the library; owns
- * nothing but the level. A line is formatted on the stack and leaves in one write(): lines of threads
- * and of processes that share a pipe do not mix, because none is longer than a pipe takes at once.
+ * nothing but the level. A line is formatted on the stack and leaves in one write(), and none is
+ * longer than a pipe takes at once. So lines of threads and of processes that share a pipe do not mix.
  */
 #include "base/log.h"
 

@@ -30,7 +30,7 @@ struct log_limit {
 	_Atomic uint64_t nr_left_out;
 };
 
-/* As log_line(), within a limit. Thread-safe. */
+/* Like log_line(), within a limit. Thread-safe. */
 __attribute__((format(printf, 3, 4))) void
 log_limited(struct log_limit *limit, enum log_level level, const char *format, ...);
 

@@ -28,6 +28,19 @@ static inline void text_clean(char *text)
 	}
 }
 
+/* True: 1 to `length_max` bytes, without control characters. */
+static inline bool text_is_printable(const char *text, size_t length_max)
+{
+	size_t length = strlen(text);
+
+	if (length == 0 || length > length_max)
+		return false;
+	for (size_t i = 0; i < length; i++)
+		if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
+			return false;
+	return true;
+}
+
 /* True if a list of words with commas between them has this word, of `length` bytes. */
 static inline bool text_has_word(const char *list, const char *word, size_t length)
 {

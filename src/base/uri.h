@@ -20,7 +20,7 @@ struct uri {
 int uri_parse(const char *text, struct uri *out);
 
 /*
- * Writes the URI of the default cluster to `out`, which has at least PATH_MAX + 512 bytes:
+ * Writes the URI of the default cluster to `out`, which has at least PATH_MAX + 512 bytes. It is
  * $AFAR_CLUSTER; otherwise the content of ./afar-data/cluster, which afard writes; otherwise
  * "afar://127.0.0.1". Errors, with a sentence: -EINVAL (it is too long, or the file has no URI), or
  * those of reading the file.

@@ -2,7 +2,7 @@
 /*
  * Targets that outlive their servers, as the pools of file systems: each of their homes is connected to
  * apart from the others, when something there is wanted. So a server that is away holds up what touches
- * it, and nothing else. All other targets are connected to as a whole (path.c).
+ * it, and nothing else. All other targets are connected to as a whole (connect.c).
  */
 #ifndef CLIENT_APART_H
 #define CLIENT_APART_H
@@ -46,7 +46,7 @@ int sync_marks_take(struct sync_marks *marks, struct afar_target *target);
 void sync_marks_end(struct sync_marks *marks, bool is_done);
 
 /*
- * Connects to the homes that are needed. Goes on with the others if one fails, and returns the first
+ * connect_apart.c: connects to the homes that are needed. Goes on with the others if one fails, and returns the first
  * failure then. Waits for none that has failed lately, if somebody else does. Errors: as
  * queue_connect(). Blocks, until `deadline`.
  */

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "base/error.h"
+#include "fabric/mapped.h"
 
 #define QUEUE_DEPTH  1	 /* nothing is transferred */
 #define LOOK_MS	     100 /* the longest sleep while it is made */
@@ -98,7 +99,7 @@ static bool look_for_lane(struct attachment *attachment, uint32_t server)
 		if (fabrics_get(fabrics, lane->transport, lane->address, &number) != 0)
 			continue;
 		fabric = fabrics_at(fabrics, number);
-		if (!fabric_can_attach(fabric))
+		if (!fabric->mapped)
 			continue;
 		has_lane = true;
 		if (!fabric_is_near(fabric, lane->address) ||

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Builds messages for driven operations. Pure: called by progress.c as it posts, owns nothing. */
+/* Builds messages for driven operations. Pure: called by post.c, owns nothing. */
 #include "client/driven.h"
 
 #include "client/buffer.h"

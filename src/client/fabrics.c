@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "fabric/mapped.h"
 
 void fabrics_init(struct fabrics *fabrics)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Failures of operations. progress.c and order.c note them when they happen, off the path of
+ * Failures of operations. The data path (progress.h) and order.c note them when they happen, off the path of
  * operations that succeed. A thread that reaps asks for the line. A queue notes as many failures as
  * it is deep, and forgets the oldest first, so it knows all that were not reaped yet.
  */
@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "client/away.h"
 #include "client/failures.h"
-#include "client/file_queue.h"
 
 #define TEXT_MAX    512
 #define NS_NAME_MAX 48 /* how much of the namespace's name is noted */
@@ -29,7 +29,7 @@ struct failure {
 	char ns_name[NS_NAME_MAX + 1];
 	bool is_altered; /* -EBADMSG: the store has its bytes, and others have come */
 	bool was_held;	 /* it failed with those it waited for: nothing of it was done */
-	bool is_told;	 /* a thread has left its line: files_say() */
+	bool is_told;	 /* a thread has left its line: away_say() */
 };
 
 /* ---- Noting */
@@ -38,17 +38,6 @@ int failures_open(struct afar_queue *queue)
 {
 	queue->failures = calloc(queue->depth, sizeof(*queue->failures));
 	return queue->failures ? 0 : error_code(-ENOMEM);
-}
-
-/* Returns the offset at which the operation began, though posting has moved it on. */
-static uint64_t first_offset(const struct operation *operation)
-{
-	if (operation->file)
-		return operation->begin;
-	if (operation->opcode == AFAR_OP_READ || operation->opcode == AFAR_OP_WRITE ||
-	    opcode_is_zero(operation->opcode))
-		return operation->offset - (operation->length - operation->remaining);
-	return operation->offset;
 }
 
 void failure_note(struct afar_queue *queue, const struct operation *operation, int status,
@@ -63,7 +52,7 @@ void failure_note(struct afar_queue *queue, const struct operation *operation, i
 		.user_data = operation->user_data,
 		.kind = operation->target->kind,
 		.address = operation->target->address,
-		.offset = first_offset(operation),
+		.offset = operation->begin,
 		.length = operation->length,
 		.peer = peer,
 		.status = status,
@@ -284,7 +273,7 @@ int failure_say(const struct afar_queue *queue, const struct afar_completion *co
 
 	if (!failure)
 		return error_code((int)completion->result);
-	if (failure->is_told && files_say(queue->files, completion))
+	if (failure->is_told && away_say(queue->away, completion))
 		return (int)completion->result;
 	return fail_as(failure, again, queue->session->timeout_ms);
 }

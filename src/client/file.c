@@ -8,47 +8,8 @@
 
 #include "base/error.h"
 #include "client/call.h"
-#include "client/file_queue.h"
+#include "client/file.h"
 #include "client/fs_call.h"
-
-/* ---- Handles */
-
-int file_check_handle(const struct afar_file *file)
-{
-	if (!handle_is(file, HANDLE_FILE))
-		return error_fail(-EINVAL, "use a file: the handle is null or closed");
-	return session_check(file->fs->ns->session);
-}
-
-int file_enter(struct afar_file *file)
-{
-	int ret = file_check_handle(file);
-
-	if (ret)
-		return ret;
-	return handle_enter(&file->handle) ? 0
-					   : error_fail(-EINVAL, "use a file: it is being closed");
-}
-
-int file_check(const struct afar_file *file, uint32_t access, const char *asked)
-{
-	if ((file->access & access) != access)
-		return error_fail(-EBADF, "%s inode %llu: it is not open for that", asked,
-				  (unsigned long long)file->inode->ino);
-	if (file->is_directory)
-		return error_fail(-EISDIR, "%s inode %llu: it is a directory", asked,
-				  (unsigned long long)file->inode->ino);
-	return 0;
-}
-
-int file_note_write(struct afar_file *file)
-{
-	int ret = inode_note_write(file->inode);
-
-	if (ret == 0)
-		inode_touch(file->inode);
-	return ret;
-}
 
 /* ---- Opening */
 

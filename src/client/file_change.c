@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "client/call.h"
+#include "client/file.h"
 #include "client/fs_call.h"
 #include "client/fs_lost.h"
 

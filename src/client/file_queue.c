@@ -1,39 +1,58 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files as targets of queues; file_queue.h says how. */
-#include "client/file_queue.h"
-
+/*
+ * Files as targets of queues.
+ *
+ * A file's bytes are ranges of its pool, which is a region. An operation whose bytes are all in runs that we know, and inside
+ * the size that we know, goes its way directly, on the queue's own thread: post.c finds each next byte in the
+ * inode's view (file_view.h), and from there on it is an operation on the pool. This takes no lock, allocates
+ * nothing and calls nobody.
+ *
+ * All others take a thread of the file system (fs_work.c): those that make the file longer, need room, read holes or at the
+ * end; appends; syncs; the first write since a sync; and all while the gate is shut or after a direct attempt failed with
+ * its server. The thread carries the operation out from its beginning as the blocking call does, and gives it
+ * back with the result. So growth, ends, recalls, lost servers and waiting for servers are handled in one place, the blocking
+ * calls. It then shows what it has learned in the view, and the next operation goes directly.
+ *
+ *   submit → start → direct: transfers → completion → finish → done
+ *              │                                         │ failed with a server
+ *              └──────────→ away: a thread ←─────────────┘
+ *                              └→ operation_return → away_take_returned → done
+ *
+ * Runs stay as they are while transfers are posted. An operation is a user of the target's handle from before it looks at
+ * the view until all its transfers have ended. Whoever has runs taken away sets HANDLE_GATE in the same
+ * word, waits until there are no users, and only then shuts the gate for blocking calls. An operation that comes then sees the
+ * bit, and takes a thread. One that is held, or away, is none of the users, but idle: nobody waits for it. A write whose connection has ended is loose; inode_shut() has its
+ * server close the connection first. Only the program's thread can end its operations, by reaping. If it does
+ * not, another session's truncate answers -EBUSY, and so does one of this process, after a while.
+ *
+ * An operation that is away ends when the blocking call does.
+ */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/error.h"
+#include "client/away.h"
 #include "client/call.h"
+#include "client/file.h"
+
+static struct file_inode *inode_of(const struct operation *operation)
+{
+	return file_of(operation->target)->inode;
+}
 
 /* ---- Targets */
 
+static const struct target_ops file_ops;
+
 static const struct target_kind file_kind = {
 	.noun = "inode",
+	.called = "file",
 	.is_numbered = true,
 	.handle = HANDLE_FILE_TARGET,
 	.opcodes =
 		1U << AFAR_OP_READ | 1U << AFAR_OP_WRITE | 1U << AFAR_OP_FLUSH | 1U << AFAR_OP_SYNC,
+	.ops = &file_ops,
 };
-
-/* Lets the gate find it. The inode's lock is held. */
-static void list_target(struct afar_file *file)
-{
-	_Atomic uint32_t *word = &file->target.handle.nr_users;
-
-	cds_list_add(&file->target_node, &file->inode->targets);
-	if (file->inode->nr_holding_up != 0)
-		atomic_fetch_or(word, HANDLE_GATE);
-	else
-		atomic_fetch_and(word, ~HANDLE_GATE);
-}
 
 /* Makes the target, unless it is there. The inode's lock is held. */
 static void open_target(struct afar_file *file)
@@ -42,16 +61,15 @@ static void open_target(struct afar_file *file)
 
 	if (handle_is(target, HANDLE_FILE_TARGET))
 		return;
-	target->kind = &file_kind;
 	target->session = pool->session;
 	target->ns = pool->ns;
 	target->ns_name = pool->ns_name;
 	target->address = file->inode->ino;
-	target->rights = RIGHT_READ | RIGHT_WRITE; /* file_check_op() knows better */
+	target->rights = RIGHT_READ | RIGHT_WRITE; /* check() knows better */
 	target->is_flash = pool->is_flash;
 	target->carrier = pool;
-	target->file = file;
-	list_target(file);
+	target->kind = &file_kind;
+	file_list_target(file);
 	atomic_store_explicit(&target->handle.kind, HANDLE_FILE_TARGET, memory_order_release);
 }
 
@@ -84,55 +102,6 @@ struct afar_target *afar_file_target(struct afar_file *file)
 	return &file->target;
 }
 
-static bool has_operations(const struct afar_file *file)
-{
-	return file_nr_posted(file) != 0 ||
-	       atomic_load_explicit(&file->nr_idle, memory_order_acquire) != 0;
-}
-
-/* Closes the handle, unless there are operations. The inode's lock is held. */
-static int close_handle(struct afar_file *file)
-{
-	int ret = has_operations(file) ? -EBUSY : handle_close(&file->target, HANDLE_FILE_TARGET);
-
-	if (ret)
-		return ret;
-	/* One may have become idle meanwhile. */
-	if (has_operations(file)) {
-		handle_reopen(&file->target, HANDLE_FILE_TARGET);
-		return -EBUSY;
-	}
-	cds_list_del(&file->target_node);
-	return 0;
-}
-
-int file_close_target(struct afar_file *file)
-{
-	int ret;
-
-	if (!file->target.file)
-		return 0;
-	pthread_mutex_lock(&file->inode->lock);
-	ret = close_handle(file);
-	pthread_mutex_unlock(&file->inode->lock);
-	if (ret == -EBUSY)
-		return error_fail(ret,
-				  "close inode %llu: operations on it are in flight on queues; "
-				  "reap them first",
-				  (unsigned long long)file->inode->ino);
-	return ret ? error_fail(ret, "close a file: it is closed already") : 0;
-}
-
-void file_reopen_target(struct afar_file *file)
-{
-	if (!file->target.file)
-		return;
-	pthread_mutex_lock(&file->inode->lock);
-	list_target(file);
-	handle_reopen(&file->target, HANDLE_FILE_TARGET);
-	pthread_mutex_unlock(&file->inode->lock);
-}
-
 /* ---- Counting */
 
 /* Makes a user idle, and wakes who waits for that. As long as it is idle the file stays open. */
@@ -151,24 +120,33 @@ static void end_idle(struct afar_file *file)
 	atomic_fetch_sub_explicit(&file->nr_idle, 1, memory_order_release);
 }
 
-void file_leave_shut(struct afar_file *file)
+/* Counts an operation out that was a user of the target. The file may be closed then. */
+static void leave(struct afar_target *target)
 {
-	become_idle(file);
-	end_idle(file);
+	_Atomic uint32_t *word = &target->handle.nr_users;
+	uint32_t users = atomic_load_explicit(word, memory_order_relaxed);
+
+	while (!(users & HANDLE_GATE)) {
+		if (atomic_compare_exchange_weak_explicit(
+			    word, &users, users - 1, memory_order_release, memory_order_relaxed))
+			return;
+	}
+	become_idle(file_of(target));
+	end_idle(file_of(target));
 }
 
-void file_hold(struct operation *operation)
+static void hold(struct operation *operation)
 {
 	operation->is_idle = true;
-	become_idle(operation->file);
+	become_idle(file_of(operation->target));
 }
 
-void file_let_go(const struct operation *operation)
+static void let_go(const struct operation *operation)
 {
 	if (operation->is_idle)
-		end_idle(operation->file);
+		end_idle(file_of(operation->target));
 	else
-		file_leave(operation->file);
+		leave(operation->target);
 }
 
 /* Makes an operation a user of the target again. Returns whether the gate is open. */
@@ -179,16 +157,16 @@ static bool enter_gate(struct operation *operation)
 	if (operation->is_idle) {
 		handle_use(handle);
 		operation->is_idle = false;
-		end_idle(operation->file);
+		end_idle(file_of(operation->target));
 	}
 	return !(atomic_load_explicit(&handle->nr_users, memory_order_acquire) & HANDLE_GATE);
 }
 
 /* ---- What may be asked */
 
-int file_check_flags(const struct afar_op *op)
+static int check_flags(const struct afar_op *op)
 {
-	const struct afar_file *file = op->target->file;
+	const struct afar_file *file = file_of(op->target);
 
 	if (op->flags & (AFAR_OP_DRIVEN | AFAR_OP_CHECKED))
 		return error_fail(-EOPNOTSUPP,
@@ -206,7 +184,7 @@ int file_check_flags(const struct afar_op *op)
 
 static int check_write(const struct afar_op *op, uint64_t length)
 {
-	const struct afar_file *file = op->target->file;
+	const struct afar_file *file = file_of(op->target);
 
 	if (file->flags & O_APPEND || range_is_inside(op->offset, length, FILE_BYTES_MAX))
 		return file_check(file, W_OK, "write");
@@ -215,9 +193,9 @@ static int check_write(const struct afar_op *op, uint64_t length)
 			  (unsigned long long)file->inode->ino, (unsigned long long)FILE_BYTES_MAX);
 }
 
-int file_check_op(const struct afar_op *op, uint64_t length)
+static int check(const struct afar_op *op, uint64_t length)
 {
-	const struct afar_file *file = op->target->file;
+	const struct afar_file *file = file_of(op->target);
 
 	if (op->offset > INT64_MAX)
 		return error_fail(-EINVAL, "use inode %llu at %llu: the offset is above 2^63",
@@ -228,150 +206,20 @@ int file_check_op(const struct afar_op *op, uint64_t length)
 	return op->opcode == AFAR_OP_READ ? file_check(file, R_OK, "read") : 0;
 }
 
-/* ---- What threads give back */
+/* ---- Connecting */
 
-#define LINES 16U /* of failures, that are kept for afar_queue_explain() */
-
-struct files_line {
-	uint64_t user_data;
-	int64_t result;
-	char text[ERROR_LINE_BYTES];
-};
-
-struct queue_files {
-	int event_fd;
-	atomic_bool has_returned;
-	pthread_mutex_t lock; /* guards the rest */
-	struct cds_list_head returned;
-	struct files_line lines[LINES];
-	uint64_t nr_lines;
-};
-
-static int files_open(struct afar_queue *queue)
+static int connect_to_pool(struct afar_queue *queue, struct afar_target *target)
 {
-	struct epoll_event event = {.events = EPOLLIN};
-	struct queue_files *files;
-
-	if (queue->files)
-		return 0;
-	files = calloc(1, sizeof(*files));
-	if (!files)
-		return error_code(-ENOMEM);
-	files->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (files->event_fd < 0 ||
-	    epoll_ctl(queue->sleep_fd, EPOLL_CTL_ADD, files->event_fd, &event)) {
-		int ret = error_code(-errno);
-
-		if (files->event_fd >= 0)
-			close(files->event_fd);
-		free(files);
-		return ret;
-	}
-	CDS_INIT_LIST_HEAD(&files->returned);
-	pthread_mutex_init(&files->lock, NULL);
-	queue->files = files;
-	return 0;
-}
-
-int files_connect(struct afar_queue *queue, struct afar_file *file)
-{
+	struct afar_file *file = file_of(target);
 	int ret;
 
 	/* Nobody should wait for servers that we wait for. */
 	become_idle(file);
-	ret = files_open(queue);
+	ret = away_open(queue);
 	if (ret == 0)
 		ret = queue_connect(queue, fs_pool(file->fs), session_deadline(queue->session));
 	end_idle(file);
 	return ret;
-}
-
-void files_close(struct afar_queue *queue)
-{
-	struct queue_files *files = queue->files;
-
-	if (!files)
-		return;
-	/* The thread that gave back the last one may still be about to unlock. */
-	pthread_mutex_lock(&files->lock);
-	pthread_mutex_unlock(&files->lock);
-	pthread_mutex_destroy(&files->lock);
-	close(files->event_fd);
-	free(files);
-}
-
-int files_fd(const struct queue_files *files)
-{
-	return files->event_fd;
-}
-
-bool files_have_returned(const struct queue_files *files)
-{
-	return atomic_load_explicit(&files->has_returned, memory_order_relaxed);
-}
-
-void file_returned(struct operation *operation)
-{
-	struct queue_files *files = operation->queue->files;
-	const uint64_t one = 1;
-
-	pthread_mutex_lock(&files->lock);
-	if (operation->answer < 0) {
-		struct files_line *line = &files->lines[files->nr_lines++ % LINES];
-
-		line->user_data = operation->user_data;
-		line->result = operation->answer;
-		strncpy(line->text, error_last_line(), sizeof(line->text) - 1);
-	}
-	cds_list_add_tail(&operation->waiting_node, &files->returned);
-	if (!files_have_returned(files)) {
-		atomic_store_explicit(&files->has_returned, true, memory_order_relaxed);
-		/* It has room for more than we ever add. */
-		(void)!write(files->event_fd, &one, sizeof(one));
-	}
-	pthread_mutex_unlock(&files->lock);
-}
-
-bool files_take_returned(struct afar_queue *queue, files_finish *finish)
-{
-	struct queue_files *files = queue->files;
-	struct operation *operation, *next;
-	CDS_LIST_HEAD(returned);
-	uint64_t nr;
-
-	if (!files_have_returned(files))
-		return false;
-	pthread_mutex_lock(&files->lock);
-	cds_list_splice(&files->returned, &returned);
-	CDS_INIT_LIST_HEAD(&files->returned);
-	atomic_store_explicit(&files->has_returned, false, memory_order_relaxed);
-	(void)!read(files->event_fd, &nr, sizeof(nr));
-	pthread_mutex_unlock(&files->lock);
-	cds_list_for_each_entry_safe (operation, next, &returned, waiting_node) {
-		cds_list_del(&operation->waiting_node);
-		operation->waits = WAITS_NOT;
-		queue->nr_away--;
-		finish(queue, operation);
-	}
-	return true;
-}
-
-bool files_say(const struct queue_files *files, const struct afar_completion *completion)
-{
-	pthread_mutex_t *lock = (pthread_mutex_t *)&files->lock;
-	bool is_known = false;
-
-	pthread_mutex_lock(lock);
-	for (unsigned i = 1; i <= LINES && i <= files->nr_lines && !is_known; i++) {
-		const struct files_line *line = &files->lines[(files->nr_lines - i) % LINES];
-
-		is_known = line->user_data == completion->user_data &&
-			   line->result == completion->result;
-		if (is_known)
-			error_fail((int)completion->result, "%s", line->text);
-	}
-	pthread_mutex_unlock(lock);
-	return is_known;
 }
 
 /* ---- Starting */
@@ -379,13 +227,9 @@ bool files_say(const struct queue_files *files, const struct afar_completion *co
 static int hand_over(struct afar_queue *queue, struct operation *operation)
 {
 	if (!operation->is_idle)
-		file_hold(operation);
-	operation->waits = WAITS_FOR_THREAD;
-	operation->status = 0;
-	operation->remaining = 0;
-	operation->queue = queue;
-	queue->nr_away++;
-	fs_work_add(operation->file->fs, operation);
+		hold(operation);
+	operation_go_away(queue, operation);
+	fs_work_add(file_of(operation->target)->fs, operation);
 	return -EAGAIN;
 }
 
@@ -425,7 +269,7 @@ static inline bool take_first_run(struct operation *operation)
 	bool is_known;
 
 	hold_begin();
-	view = atomic_load_explicit(&operation->file->inode->view, memory_order_acquire);
+	view = atomic_load_explicit(&inode_of(operation)->view, memory_order_acquire);
 	is_known = view && range_is_inside(operation->offset, length,
 					   atomic_load_explicit(&view->size, memory_order_relaxed));
 	if (is_known) {
@@ -440,7 +284,7 @@ static inline bool take_first_run(struct operation *operation)
 /* Returns whether a write needs nothing from the manager, nor has anything to note that may take memory. */
 static bool is_plain_write(const struct operation *operation)
 {
-	const struct afar_file *file = operation->file;
+	const struct afar_file *file = file_of(operation->target);
 	const struct file_inode *inode = file->inode;
 
 	return !(file->flags & O_APPEND) &&
@@ -453,8 +297,8 @@ static void note_start(struct operation *operation)
 {
 	if (operation->opcode != AFAR_OP_WRITE)
 		return;
-	inode_touch(operation->file->inode);
-	if (operation->file->flags & (O_DSYNC | O_SYNC) && operation->target->is_flash)
+	inode_touch(inode_of(operation));
+	if (file_of(operation->target)->flags & (O_DSYNC | O_SYNC) && operation->target->is_flash)
 		operation->flags |= AFAR_OP_DURABLE;
 }
 
@@ -469,11 +313,11 @@ static int start_transfer(struct afar_queue *queue, struct operation *operation)
 	return 0;
 }
 
-int file_start(struct afar_queue *queue, struct operation *operation)
+static int start(struct afar_queue *queue, struct operation *operation)
 {
 	if (operation->is_direct || operation->status || operation->remaining == 0)
 		return 0;
-	if (!queue->files)
+	if (!queue->away)
 		return -ENOTCONN;
 	switch (operation->opcode) {
 	case AFAR_OP_FLUSH:
@@ -485,12 +329,11 @@ int file_start(struct afar_queue *queue, struct operation *operation)
 	}
 }
 
-void file_next_run(struct operation *operation)
+static void next_run(struct operation *operation)
 {
 	/* The view had all of it at the start, and only gets more while we are counted in. */
 	hold_begin();
-	take_run(operation,
-		 atomic_load_explicit(&operation->file->inode->view, memory_order_acquire),
+	take_run(operation, atomic_load_explicit(&inode_of(operation)->view, memory_order_acquire),
 		 operation->remaining);
 	hold_end();
 }
@@ -515,7 +358,7 @@ static bool is_done_again(const struct operation *operation)
 
 static void note_end(struct operation *operation)
 {
-	struct file_inode *inode = operation->file->inode;
+	struct file_inode *inode = inode_of(operation);
 
 	if (operation->opcode != AFAR_OP_WRITE)
 		return;
@@ -525,7 +368,7 @@ static void note_end(struct operation *operation)
 		inode_touch(inode);
 }
 
-bool file_finish(struct afar_queue *queue, struct operation *operation)
+static bool finish(struct afar_queue *queue, struct operation *operation)
 {
 	if (!operation->is_direct)
 		return false;
@@ -534,11 +377,25 @@ bool file_finish(struct afar_queue *queue, struct operation *operation)
 	return is_done_again(operation) && hand_over(queue, operation) == -EAGAIN;
 }
 
-bool file_take_back(struct afar_queue *queue, struct operation *operation)
+static bool take_back(struct afar_queue *queue, struct operation *operation)
 {
-	if (!fs_work_take_back(operation->file->fs, operation))
+	if (!fs_work_take_back(file_of(operation->target)->fs, operation))
 		return false;
-	operation->waits = WAITS_NOT;
-	queue->nr_away--;
+	operation_come_back(queue, operation);
 	return true;
 }
+
+/* ---- What queues call */
+
+static const struct target_ops file_ops = {
+	.check_flags = check_flags,
+	.check = check,
+	.connect = connect_to_pool,
+	.leave = leave,
+	.hold = hold,
+	.start = start,
+	.next_run = next_run,
+	.finish = finish,
+	.let_go = let_go,
+	.take_back = take_back,
+};

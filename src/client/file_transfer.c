@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "client/call.h"
+#include "client/file.h"
 #include "client/fs_lost.h"
 #include "client/near.h"
 

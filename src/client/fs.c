@@ -15,119 +15,7 @@
 #define MODE_SHARED    2U
 #define MODE_READ_ONLY 3U
 
-static int check_fs(const struct afar_fs *fs)
-{
-	if (!handle_is(fs, HANDLE_FS))
-		return error_fail(-EINVAL, "use a file system: the handle is null or closed");
-	return session_check(fs->ns->session);
-}
-
-int fs_enter(struct afar_fs *fs)
-{
-	int ret = check_fs(fs);
-
-	if (ret)
-		return ret;
-	return handle_enter(&fs->handle)
-		       ? 0
-		       : error_fail(-EINVAL, "use a file system: it is being closed");
-}
-
-int fs_check_writable(const struct afar_fs *fs, const char *asked)
-{
-	if (!fs->is_read_only)
-		return 0;
-	return error_fail(-EROFS, "%s in file system '%s': it is open to read alone", asked,
-			  fs->ns->name);
-}
-
-uint64_t fs_deadline(const struct afar_fs *fs)
-{
-	uint64_t usual = session_deadline(fs->ns->session);
-	uint64_t patient = clock_coarse_ns() + CLOCK_TICK_NS + fs->retry_ns;
-
-	return patient > usual ? patient : usual;
-}
-
-static int check_name(const struct afar_session *session, const char *name)
-{
-	int ret = session_check(session);
-
-	if (ret == 0 && (!name || !name[0]))
-		return error_fail(-EINVAL, "use a file system: it needs a name");
-	return ret;
-}
-
-/* ---- Looking */
-
-static void give_stat(const Afar__NamespaceInfo *info, void *out, size_t size)
-{
-	struct afar_fs_stat stat = {
-		.root = info->files->root,
-		.pool_bytes = info->files->pool_bytes,
-		.free_bytes = info->files->free_bytes,
-		.pending_bytes = info->files->pending_bytes,
-		.room_bytes = info->files->room_bytes,
-		.nr_inodes = info->files->nr_inodes,
-		.max_inodes = info->files->max_inodes,
-		.lost_bytes = info->files->lost_bytes,
-		.rights = info->rights,
-	};
-
-	name_copy(stat.name, info->name);
-	memcpy(stat.owner, info->owner, strnlen(info->owner, AFAR_PRINCIPAL_MAX));
-	if (info->policy) {
-		stat.tier = info->policy->tier;
-		stat.stripe_bytes = info->policy->stripe_bytes;
-		stat.max_bytes = info->policy->max_bytes;
-	}
-	if (info->volume) {
-		stat.width = info->volume->width;
-		stat.nr_clients = info->volume->nr_readers + info->volume->nr_writers;
-		stat.is_lost = info->volume->is_lost != 0;
-	}
-	abi_give(out, size, &stat, sizeof(stat));
-}
-
-static const struct namespace_telling telling = {
-	.kind = NAMESPACE_FILES,
-	.name = "afar_fs_stat",
-	.oldest = ABI_SIZE(afar_fs_stat, owner),
-	.give = give_stat,
-};
-
-PUBLIC_CALL(int, afar_fs_list,
-	    (struct afar_session *session, const char *after, struct afar_fs_stat *out,
-	     unsigned max),
-	    (session, after, out, max))
-{
-	return namespace_tell_all(session, &telling, after, out, max);
-}
-
-PUBLIC_CALL(int, afar_fs_stat_by_name,
-	    (struct afar_session *session, const char *name, struct afar_fs_stat *out),
-	    (session, name, out))
-{
-	int ret = check_name(session, name);
-
-	return ret ? ret : namespace_tell(session, &telling, name, out);
-}
-
-uint64_t afar_fs_identity(const struct afar_fs *fs)
-{
-	return fs ? fs->ns->identity : 0;
-}
-
-PUBLIC_CALL(int, afar_fs_stat, (struct afar_fs *fs, struct afar_fs_stat *out), (fs, out))
-{
-	int ret = fs_enter(fs);
-
-	if (ret)
-		return ret;
-	ret = namespace_tell(fs->ns->session, &telling, fs->ns->name, out);
-	handle_unuse(&fs->handle);
-	return ret;
-}
+/* ---- Limits and losses */
 
 PUBLIC_CALL_OF_CALLS(int, afar_fs_set_limits,
 		     (struct afar_session *session, const char *name,
@@ -139,7 +27,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_set_limits,
 	struct afar_fs_stat stat = {.size = sizeof(stat)};
 	struct afar_fs_limits wanted = {0};
 	struct afar_namespace *ns;
-	int ret = check_name(session, name);
+	int ret = fs_check_name(session, name);
 
 	if (ret == 0)
 		ret = limits ? ABI_TAKE(&wanted, limits, afar_fs_limits, max_inodes)
@@ -181,7 +69,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_shrink,
 		     (session, name, released))
 {
 	struct afar_namespace *ns;
-	int ret = check_name(session, name);
+	int ret = fs_check_name(session, name);
 
 	if (ret == 0)
 		ret = namespace_open(session, NAMESPACE_FILES, name, &ns);
@@ -264,7 +152,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_create,
 	struct afar_fs_policy policy = {0};
 	struct namespace_wish wish = {.name = name, .kind = NAMESPACE_FILES};
 	struct afar_namespace *ns;
-	int ret = check_name(session, name);
+	int ret = fs_check_name(session, name);
 
 	if (ret == 0 && given)
 		ret = ABI_TAKE(&policy, given, afar_fs_policy, max_inodes);
@@ -292,7 +180,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_create,
 
 PUBLIC_CALL(int, afar_fs_delete, (struct afar_session *session, const char *name), (session, name))
 {
-	int ret = check_name(session, name);
+	int ret = fs_check_name(session, name);
 
 	return ret ? ret : namespace_end(session, name, AFAR_DELETE_REGIONS, NAMESPACE_FILES);
 }
@@ -393,7 +281,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_open,
 {
 	struct afar_fs_options options = {0};
 	struct afar_namespace *ns;
-	int ret = check_name(session, name);
+	int ret = fs_check_name(session, name);
 
 	if (ret == 0 && given)
 		ret = ABI_TAKE(&options, given, afar_fs_options, retry_ms);
@@ -413,7 +301,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_open,
 
 PUBLIC_CALL_OF_CALLS(int, afar_fs_close, (struct afar_fs *fs), (fs))
 {
-	int ret = check_fs(fs);
+	int ret = fs_check_handle(fs);
 
 	if (ret)
 		return ret;

@@ -161,7 +161,7 @@ struct afar_file {
 	struct fs_who who; /* that opened it */
 	int flags;	   /* of open(2) */
 	/* For queues; its handle is open if it was asked for, and in use by operations that may have something posted:
-	 * file_queue.h. */
+	 * file_queue.c. */
 	struct afar_target target;
 	struct cds_list_head target_node; /* of its inode */
 	_Atomic uint32_t nr_idle;	  /* operations that have nothing posted */
@@ -169,8 +169,10 @@ struct afar_file {
 	uint64_t losses_synced, losses_flushed;
 };
 
-/* ---- fs.c */
+/* ---- fs_handle.c */
 
+/* Returns 0, or why the handle cannot be used. */
+int fs_check_handle(const struct afar_fs *fs);
 /* Counts a call in, against a close in another thread; handle_unuse() counts it out. 0, or why the handle
  * cannot be used. */
 int fs_enter(struct afar_fs *fs);
@@ -182,6 +184,8 @@ static inline struct afar_target *fs_pool(const struct afar_fs *fs)
 int fs_check_writable(const struct afar_fs *fs, const char *asked);
 /* When a call that begins now gives up. */
 uint64_t fs_deadline(const struct afar_fs *fs);
+/* Checks what a program calls a file system by. */
+int fs_check_name(const struct afar_session *session, const char *name);
 
 /* ---- fs_grow.c */
 
@@ -362,48 +366,5 @@ void file_begin_losses(struct afar_file *file);
 /* Returns whether something of the inode may be lost that this file has not told of; once. After a sync
  * nobody who opens it later is told of it. */
 bool file_take_loss(struct afar_file *file, bool is_sync);
-
-/* ---- file.c */
-
-/* Returns 0, or why the handle cannot be used. */
-int file_check_handle(const struct afar_file *file);
-/* Counts a call in, as fs_enter(). */
-int file_enter(struct afar_file *file);
-/* -EBADF, -EISDIR. */
-int file_check(const struct afar_file *file, uint32_t access, const char *asked);
-/* Notes that the file is being written, as inode_note_write(). */
-int file_note_write(struct afar_file *file);
-/* Opens, without being a public call. */
-int file_open(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, int flags,
-	      struct afar_file **out);
-int file_close(struct afar_file *file);
-/* Has the size and times committed. */
-int file_commit(struct afar_file *file);
-/* Returns whether closing it commits something. */
-bool file_has_to_commit(const struct afar_file *file);
-/* Before and after a call that closes a file. `result` is NULL if `ret` is negative. */
-void file_begin_close(struct late_close *closing);
-void file_end_close(struct late_close *closing, int ret, const Afar__FileResult *result);
-/* Ends a file that its program has closed without telling the manager. */
-void file_drop(struct afar_file *file);
-/* The call that was begun has failed as a whole, and the file is as open as before. */
-void file_undo_close(struct late_close *closing);
-/* As afar_file_sync(). */
-int file_sync(struct afar_file *file);
-
-/* ---- file_change.c */
-
-/* As afar_file_truncate(), with `who`. */
-int file_resize(struct afar_file *file, const struct fs_who *who, uint64_t bytes);
-/* Gives back the first unit of a file that was prepared, because it gets its bytes elsewhere first. From outside
- * the gate. If that fails, a unit of zeros stays. */
-void file_unprepare(struct afar_file *file);
-
-/* ---- file_transfer.c */
-
-ssize_t file_read(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr);
-/* `is_durable`: as if it were open with O_DSYNC. */
-ssize_t file_write(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr,
-		   bool is_durable);
 
 #endif

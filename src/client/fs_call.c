@@ -3,58 +3,8 @@
 #include "client/fs_call.h"
 
 #include <errno.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/error.h"
-#include "client/abi.h"
-
-/* ---- Who asks */
-
-static int take_process(struct fs_who *out)
-{
-	gid_t groups[NGROUPS_MAX];
-	int nr = getgroups(NGROUPS_MAX, groups);
-
-	out->message.uid = geteuid();
-	out->message.gid = getegid();
-	for (int i = 0; i < nr && i < (int)FS_WHO_GROUPS_MAX; i++)
-		out->groups[out->message.n_groups++] = groups[i];
-	return 0;
-}
-
-int fs_who_take(const struct afar_who *given, struct fs_who *out)
-{
-	struct afar_who who;
-	int ret;
-
-	afar__file_who__init(&out->message);
-	out->message.groups = out->groups;
-	if (!given)
-		return take_process(out);
-	ret = ABI_TAKE(&who, given, afar_who, reserved);
-	if (ret)
-		return ret;
-	if (who.reserved || (who.nr_groups != 0 && !who.groups))
-		return error_fail(-EINVAL, "use files: who asks has groups that are null, or what "
-					   "is reserved is not 0");
-	out->message.uid = who.uid;
-	out->message.gid = who.gid;
-	out->message.n_groups =
-		who.nr_groups < FS_WHO_GROUPS_MAX ? who.nr_groups : FS_WHO_GROUPS_MAX;
-	if (out->message.n_groups != 0)
-		memcpy(out->groups, who.groups, out->message.n_groups * sizeof(*who.groups));
-	return 0;
-}
-
-void fs_who_copy(struct fs_who *to, const struct fs_who *from)
-{
-	*to = *from;
-	to->message.groups = to->groups;
-}
-
-/* ---- Calls */
 
 void fs_answer_free(struct fs_answer *answer)
 {
@@ -63,18 +13,13 @@ void fs_answer_free(struct fs_answer *answer)
 	*answer = (struct fs_answer){0};
 }
 
-static int fail_malformed(const char *what)
-{
-	return error_fail(-AFAR_EMALFORMED, "use files: the manager answered %s", what);
-}
-
 static int check_results(const Afar__FileResults *results, unsigned nr)
 {
 	if (results->n_results != nr)
-		return fail_malformed("another number of operations");
+		return fs_fail_malformed("another number of operations");
 	for (unsigned i = 0; i < nr; i++)
 		if (results->results[i]->status > 0)
-			return fail_malformed("a status that is none");
+			return fs_fail_malformed("a status that is none");
 	return 0;
 }
 
@@ -85,7 +30,7 @@ static int call(struct afar_fs *fs, Afar__Request *request, unsigned nr, struct 
 	if (ret)
 		return ret;
 	if (out->frame->reply->result_case != AFAR__REPLY__RESULT_FILE_RESULTS)
-		ret = fail_malformed("something else");
+		ret = fs_fail_malformed("something else");
 	else
 		ret = check_results(out->frame->reply->file_results, nr);
 	if (ret) {
@@ -181,7 +126,7 @@ int fs_hold(struct afar_fs *fs, const struct fs_who *who, Afar__FileHold **opera
 	struct late_close *taken[FS_CALL_MAX];
 	Afar__FileHold *all[FS_CALL_MAX];
 	unsigned nr_taken = takes_closings(operations, nr)
-				    ? closings_take(fs, false, taken, FS_CALL_MAX - nr)
+				    ? fs->closings.calls->take(fs, false, taken, FS_CALL_MAX - nr)
 				    : 0;
 	int ret;
 
@@ -193,7 +138,7 @@ int fs_hold(struct afar_fs *fs, const struct fs_who *who, Afar__FileHold **opera
 	for (unsigned i = 0; i < nr; i++)
 		all[nr_taken + i] = operations[i];
 	ret = call_holds(fs, who, all, nr_taken + nr, out);
-	closings_end(fs, taken, nr_taken, ret, out->results);
+	fs->closings.calls->end(fs, taken, nr_taken, ret, out->results);
 	if (ret == 0)
 		out->results += nr_taken;
 	return ret;
@@ -204,7 +149,7 @@ int fs_change(struct afar_fs *fs, const struct fs_who *who, Afar__FileChange **o
 {
 	struct late_close *taken[FS_CALL_MAX];
 	Afar__FileChange *all[FS_CALL_MAX];
-	unsigned nr_taken = closings_take(fs, true, taken, FS_CALL_MAX - nr);
+	unsigned nr_taken = fs->closings.calls->take(fs, true, taken, FS_CALL_MAX - nr);
 	int ret;
 
 	*out = (struct fs_answer){0};
@@ -215,7 +160,7 @@ int fs_change(struct afar_fs *fs, const struct fs_who *who, Afar__FileChange **o
 	for (unsigned i = 0; i < nr; i++)
 		all[nr_taken + i] = operations[i];
 	ret = call_changes(fs, who, all, nr_taken + nr, out);
-	closings_end(fs, taken, nr_taken, ret, out->results);
+	fs->closings.calls->end(fs, taken, nr_taken, ret, out->results);
 	if (ret == 0)
 		out->results += nr_taken;
 	return ret;
@@ -263,50 +208,4 @@ int fs_change_one(struct afar_fs *fs, const struct fs_who *who, Afar__FileChange
 	struct fs_answer answer = {0};
 
 	return take_one(fs_change(fs, who, &operation, 1, &answer), &answer, out);
-}
-
-/* ---- Attributes */
-
-int fs_check_attributes(const Afar__FileAttributes *attributes)
-{
-	if (!attributes || attributes->ino == 0 || attributes->size > FILE_BYTES_MAX ||
-	    attributes->allocated > INT64_MAX)
-		return fail_malformed("attributes that no inode has");
-	return 0;
-}
-
-int fs_check_stat(const struct afar_file_stat *out, bool may_be_null)
-{
-	if (out)
-		return ABI_CHECK_OUT(out, afar_file_stat, gid);
-	return may_be_null ? 0 : error_fail(-EINVAL, "look at a file: out is null");
-}
-
-void fs_give_attributes(const Afar__FileAttributes *attributes, struct afar_file_stat *out)
-{
-	const struct afar_file_stat stat = {
-		.ino = attributes->ino,
-		.rdev = attributes->rdev,
-		.bytes = attributes->size,
-		.allocated = attributes->allocated,
-		.atime = attributes->atime,
-		.mtime = attributes->mtime,
-		.ctime = attributes->ctime,
-		.change = attributes->change,
-		.mode = attributes->mode,
-		.nlink = attributes->nlink,
-		.uid = attributes->uid,
-		.gid = attributes->gid,
-	};
-
-	abi_give(out, out->size, &stat, sizeof(stat));
-}
-
-int fs_give(const Afar__FileResult *result, struct afar_file_stat *out)
-{
-	int ret = fs_check_attributes(result->attributes);
-
-	if (ret == 0 && out)
-		fs_give_attributes(result->attributes, out);
-	return ret;
 }

@@ -5,9 +5,25 @@
 
 #include "client/fs.h"
 
+/* ---- fs_message.c */
+
 /* Takes who asks from a program; NULL: this process. -EINVAL. */
 int fs_who_take(const struct afar_who *given, struct fs_who *out);
 void fs_who_copy(struct fs_who *to, const struct fs_who *from);
+
+/* Checks attributes, of any inode. -AFAR_EMALFORMED. */
+int fs_check_attributes(const Afar__FileAttributes *attributes);
+/* Gives attributes that have been checked to the program, in its struct. */
+void fs_give_attributes(const Afar__FileAttributes *attributes, struct afar_file_stat *out);
+/* Checks the program's struct, which may be NULL if it may. */
+int fs_check_stat(const struct afar_file_stat *out, bool may_be_null);
+/* Checks and gives the attributes of a result. `out` may be NULL. */
+int fs_give(const Afar__FileResult *result, struct afar_file_stat *out);
+
+/* Fails with -AFAR_EMALFORMED: the manager answered `what`. */
+int fs_fail_malformed(const char *what);
+
+/* ---- fs_call.c */
 
 struct fs_answer {
 	Afar__Frame *frame;
@@ -32,14 +48,5 @@ int fs_change_one(struct afar_fs *fs, const struct fs_who *who, Afar__FileChange
 void fs_answer_free(struct fs_answer *answer);
 /* Fails as an operation did; 0: it did not. */
 int fs_result_fail(const Afar__FileResult *result);
-
-/* Checks attributes, of any inode. -AFAR_EMALFORMED. */
-int fs_check_attributes(const Afar__FileAttributes *attributes);
-/* Gives attributes that have been checked to the program, in its struct. */
-void fs_give_attributes(const Afar__FileAttributes *attributes, struct afar_file_stat *out);
-/* Checks the program's struct, which may be NULL if it may. */
-int fs_check_stat(const struct afar_file_stat *out, bool may_be_null);
-/* Checks and gives the attributes of a result. `out` may be NULL. */
-int fs_give(const Afar__FileResult *result, struct afar_file_stat *out);
 
 #endif

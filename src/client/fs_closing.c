@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "client/file.h"
 #include "client/fs_call.h"
 
 #define PENDING_MAX 1024U /* more are closed by their programs */
@@ -14,26 +15,6 @@
 /* A server that is asked to close connections has so long to answer, and then is not asked again for PAUSE_MS. */
 #define ASK_MS	 1000
 #define PAUSE_MS 1000
-
-void closings_init(struct fs_closings *closings)
-{
-	pthread_condattr_t monotonic;
-
-	pthread_mutex_init(&closings->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&closings->changed, &monotonic);
-	pthread_condattr_destroy(&monotonic);
-	CDS_INIT_LIST_HEAD(&closings->changes);
-	CDS_INIT_LIST_HEAD(&closings->holds);
-	CDS_INIT_LIST_HEAD(&closings->held_back);
-}
-
-void closings_free(struct fs_closings *closings)
-{
-	pthread_cond_destroy(&closings->changed);
-	pthread_mutex_destroy(&closings->lock);
-}
 
 /* ---- Lists */
 
@@ -139,7 +120,7 @@ static void drop_held_back(struct afar_fs *fs)
 
 /* ---- Calls */
 
-unsigned closings_take(struct afar_fs *fs, bool are_changes, struct late_close **out, unsigned max)
+static unsigned take(struct afar_fs *fs, bool are_changes, struct late_close **out, unsigned max)
 {
 	struct fs_closings *closings = &fs->closings;
 	struct cds_list_head *list = are_changes ? &closings->changes : &closings->holds;
@@ -182,8 +163,8 @@ static bool put_back(struct afar_fs *fs, struct late_close *closing, int ret)
 	return true;
 }
 
-void closings_end(struct afar_fs *fs, struct late_close *const *taken, unsigned nr, int ret,
-		  Afar__FileResult *const *results)
+static void end(struct afar_fs *fs, struct late_close *const *taken, unsigned nr, int ret,
+		Afar__FileResult *const *results)
 {
 	struct fs_closings *closings = &fs->closings;
 
@@ -197,6 +178,29 @@ void closings_end(struct afar_fs *fs, struct late_close *const *taken, unsigned 
 	closings->nr_taken -= nr;
 	pthread_cond_broadcast(&closings->changed);
 	pthread_mutex_unlock(&closings->lock);
+}
+
+static const struct closing_calls calls = {.take = take, .end = end};
+
+void closings_init(struct fs_closings *closings)
+{
+	pthread_condattr_t monotonic;
+
+	closings->calls = &calls;
+	pthread_mutex_init(&closings->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&closings->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+	CDS_INIT_LIST_HEAD(&closings->changes);
+	CDS_INIT_LIST_HEAD(&closings->holds);
+	CDS_INIT_LIST_HEAD(&closings->held_back);
+}
+
+void closings_free(struct fs_closings *closings)
+{
+	pthread_cond_destroy(&closings->changed);
+	pthread_mutex_destroy(&closings->lock);
 }
 
 /* Calls without operations of their own take along what is there. */

@@ -40,7 +40,20 @@ struct late_close {
 	Afar__FileHold hold;
 };
 
+/* Calls about files take closings along (fs_call.c). Closing a file makes such calls itself, so they know it by this alone. */
+struct closing_calls {
+	/* Takes up to `max` of a kind for a call, whose operations they become: closing->change, or ->hold. Returns how
+	 * many. Then they are the caller's to end. */
+	unsigned (*take)(struct afar_fs *fs, bool are_changes, struct late_close **out,
+			 unsigned max);
+	/* Ends them as the call did: `ret` of the call as a whole, and a result for each. If it failed as a whole, which may be
+	 * for what else was in it, they are sent once more. */
+	void (*end)(struct afar_fs *fs, struct late_close *const *taken, unsigned nr, int ret,
+		    Afar__FileResult *const *results);
+};
+
 struct fs_closings {
+	const struct closing_calls *calls;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct cds_list_head changes, holds; /* struct late_close, of both kinds */
@@ -72,13 +85,5 @@ void closings_stop(struct afar_fs *fs);
 
 /* Has the thread call used_tell() in a while. */
 void closings_wake(struct afar_fs *fs);
-
-/* Takes up to `max` of a kind for a call, whose operations they become: closing->change, or ->hold. Returns how
- * many. Then they are the caller's to end. */
-unsigned closings_take(struct afar_fs *fs, bool are_changes, struct late_close **out, unsigned max);
-/* Ends them as the call did: `ret` of the call as a whole, and a result for each. If it failed as a whole, which may be
- * for what else was in it, they are sent once more. */
-void closings_end(struct afar_fs *fs, struct late_close *const *taken, unsigned nr, int ret,
-		  Afar__FileResult *const *results);
 
 #endif

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "base/error.h"
-#include "client/file_queue.h"
+#include "client/file.h"
 #include "client/fs_call.h"
 
 #define GLANCE_AFTER 4 /* reads and writes that went the long way */

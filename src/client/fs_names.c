@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "client/abi.h"
 #include "client/call.h"
+#include "client/file.h"
 #include "client/fs_call.h"
 
 #define XATTR_BYTES_MAX 65536U

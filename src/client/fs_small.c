@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "client/abi.h"
 #include "client/call.h"
+#include "client/file.h"
 #include "client/file_transfer.h"
 #include "client/fs_call.h"
 

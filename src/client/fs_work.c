@@ -7,7 +7,8 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "client/file_queue.h"
+#include "client/away.h"
+#include "client/file.h"
 
 #define TOGETHER_MAX  64U /* writes of one file that are carried out in one call */
 #define VECTORS_FIRST 64U /* that need no memory of their own */
@@ -53,7 +54,7 @@ static unsigned fill(struct afar_file_vector *vectors, const struct operation *o
 
 static int64_t carry_out_one(struct operation *operation, struct afar_file_vector *vectors)
 {
-	struct afar_file *file = operation->file;
+	struct afar_file *file = file_of(operation->target);
 	unsigned nr = fill(vectors, operation);
 
 	switch (operation->opcode) {
@@ -74,7 +75,8 @@ static bool write_together(struct job *job)
 
 	for (unsigned i = 0; i < job->nr; i++)
 		nr += fill(&job->vectors[nr], job->operations[i]);
-	if (file_write(first->file, job->vectors, nr, first->flags & AFAR_OP_DURABLE) < 0)
+	if (file_write(file_of(first->target), job->vectors, nr, first->flags & AFAR_OP_DURABLE) <
+	    0)
 		return false;
 	for (unsigned i = 0; i < job->nr; i++)
 		job->operations[i]->answer = (int64_t)job->operations[i]->length;
@@ -83,7 +85,7 @@ static bool write_together(struct job *job)
 
 static void carry_out(struct job *job)
 {
-	struct file_inode *inode = job->operations[0]->file->inode;
+	struct file_inode *inode = file_of(job->operations[0]->target)->inode;
 	int ret = job_begin(job);
 	bool is_done = ret == 0 && job->nr > 1 && write_together(job);
 
@@ -97,7 +99,7 @@ static void carry_out(struct job *job)
 			operation->answer = ret ? ret : carry_out_one(operation, job->vectors);
 			inode_show(inode);
 		}
-		file_returned(operation);
+		operation_return(operation);
 	}
 	if (ret == 0)
 		job_end(job);
@@ -107,7 +109,7 @@ static void carry_out(struct job *job)
 
 static bool goes_with(const struct operation *first, const struct operation *other)
 {
-	return other->opcode == AFAR_OP_WRITE && other->file == first->file &&
+	return other->opcode == AFAR_OP_WRITE && other->target == first->target &&
 	       !((other->flags ^ first->flags) & AFAR_OP_DURABLE);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Threads of a file system that carry out operations of queues which the queue's own thread cannot, because they
- * need the manager: as the blocking calls do. file_queue.h says which. There are none until a file
+ * need the manager: as the blocking calls do. file_queue.c says which. There are none until a file
  * is asked for its target, and more come as there is work for them.
  */
 #ifndef CLIENT_FS_WORK_H
@@ -31,7 +31,7 @@ void fs_work_init(struct fs_work *work);
 int fs_work_begin(struct afar_fs *fs);
 /* Ends the threads of a file system that has no files. */
 void fs_work_end(struct afar_fs *fs);
-/* Hands over an operation of a file. file_returned() gives it back. Neither waits nor allocates. */
+/* Hands over an operation of a file. operation_return() gives it back. Neither waits nor allocates. */
 void fs_work_add(struct afar_fs *fs, struct operation *operation);
 /* Takes one back that no thread has begun. False: one has. */
 bool fs_work_take_back(struct afar_fs *fs, struct operation *operation);

@@ -74,7 +74,7 @@ static inline bool handle_is_target(const void *object)
 }
 
 #define HANDLE_SHUT 0x80000000U /* in nr_users: it is closed, or being closed */
-/* Of a file's target: who uses it may begin nothing, because the file's gate is shut (client/file_queue.h). */
+/* Of a file's target: who uses it may begin nothing, because the file's gate is shut (client/file_queue.c). */
 #define HANDLE_GATE 0x40000000U
 
 /* Counts one more user of an object that has a user already. */

@@ -4,7 +4,7 @@
  * connection that has ended. The session keeps its reference to them, so that their memory does not
  * become another region's, until the servers have closed those connections or have restarted.
  * region.c hands them over. This looks at them when a region is opened or closed, or a connection
- * is made.
+ * is made. So what ends a region is here, too.
  */
 #include "client/linger.h"
 
@@ -13,6 +13,40 @@
 /* Closing waits so long for a server that does not answer, and then asks no more for PAUSE_MS. */
 #define ASK_MS	 1000
 #define PAUSE_MS 10000
+
+/* ---- Ending */
+
+int region_call_close(struct afar_session *session, uint64_t ns, uint64_t address,
+		      uint64_t generation)
+{
+	Afar__RegionClose close = AFAR__REGION_CLOSE__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+
+	close.namespace_ = ns;
+	close.address = address;
+	close.generation = generation;
+	request.call_case = AFAR__REQUEST__CALL_REGION_CLOSE;
+	request.region_close = &close;
+	return session_call(session, &request, NULL);
+}
+
+void region_drop(struct afar_region *region)
+{
+	target_destroy(&region->target);
+	versions_close(region);
+	handle_retire(region);
+}
+
+void region_leave(struct afar_region *region)
+{
+	const struct afar_target *target = &region->target;
+
+	/* If the manager is not told, or cannot be, it drops the reference at the session's end. */
+	region_call_close(target->session, target->ns, target->address, target->generation);
+	region_drop(region);
+}
+
+/* ---- Lingering */
 
 /* Limits the wait to that of any call of the session. */
 static uint64_t ask_deadline(const struct afar_session *session)

@@ -7,7 +7,7 @@
  *   the handles      nobody has closed the target or the memory; closing waits (near_wait())
  *   is_ready         the target knows of all changes of its layout
  *   nr_loose         no write of the session can land after ours
- *   the gate         the server lives and lends the memory; it waits for threads inside (fabric.h)
+ *   the gate         the server lives and lends the memory; it waits for threads inside (fabric/mapped.h)
  *
  * A set of windows never changes. It is replaced as a whole, with the target's lock held, and freed
  * when no hold is left.
@@ -21,6 +21,7 @@
 #include "base/copy.h"
 #include "base/hold.h"
 #include "client/buffer.h"
+#include "fabric/mapped.h"
 
 #define HELD_MAX NEAR_CHOSEN_MAX /* copied within one hold, because others wait for holds */
 
@@ -246,7 +247,7 @@ static struct path *near_path(const struct afar_queue *queue, const struct bindi
 	struct path *path = queue_path(queue, binding->servers[server].reach);
 
 	return path && binding->servers[server].is_keyed && path->state == PATH_UP &&
-			       path->fabric->ops->window
+			       path->fabric->mapped
 		       ? path
 		       : NULL;
 }

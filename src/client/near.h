@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Near targets: this process has windows (fabric.h) on their memory, because their servers are on
+ * Near targets: this process has windows (fabric/mapped.h) on their memory, because their servers are on
  * this machine. Blocking calls copy through the windows on the caller's thread, without a queue or
  * a lock, and read the clock only for samples of their time.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Order: operations that wait for others of their queue. progress.c calls this when such an
- * operation is submitted, and when any operation completes while some are held. Owns the lists
+ * operation is submitted, completion.c when any operation completes while some are held. Owns the lists
  * `held`, `failing` and `flushes`.
  *
  * The active operations are in order of submission, so when an operation is the first of them, all
@@ -107,7 +107,7 @@ static void count_down(struct afar_queue *queue, const struct operation *write)
 	}
 }
 
-/* ---- What progress.c calls */
+/* ---- What the data path calls */
 
 void order_hold(struct afar_queue *queue, struct operation *operation)
 {

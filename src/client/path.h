@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Paths: a queue's connections to the servers of its targets, made ahead of the data path. path.c
- * makes and ends them, progress.c posts on them.
+ * Paths: a queue's connections to the servers of its targets. They are made ahead of the data path (connect.c), and ended by
+ * path.c alone. In between, post.c and flush.c post on them.
  */
 #ifndef CLIENT_PATH_H
 #define CLIENT_PATH_H
@@ -95,9 +95,12 @@ static inline const struct path_lane *path_home(const struct path *path)
  * and ends its transfers with `status`. Their writes are loose from then on: the server may still
  * have them before it, and carry them out. */
 void path_end(struct afar_queue *queue, struct path *path, int status);
+/* Gives the queue's path to a server. Makes one that is not connected, if there is none. -ENOMEM. */
+int path_of(struct afar_queue *queue, const struct binding_server *server, struct path **out);
 /* Connects the queue to a home of the binding, which has its keys. Blocks, until `deadline`. */
 int path_connect(struct afar_queue *queue, struct binding *binding, uint32_t home,
 		 uint64_t deadline);
 /* Ends the path and frees it. */
 void path_free(struct afar_queue *queue, struct path *path);
+
 #endif

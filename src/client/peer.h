@@ -72,7 +72,7 @@ struct peer {
 	 * another one. */
 	atomic_bool is_lost;
 
-	/* For targets whose homes are used apart (apart.c): when connecting failed last, on clock_ns(), or
+	/* For targets whose homes are used apart (apart.h): when connecting failed last, on clock_ns(), or
 	 * 0; and a lock that is held while one of them connects. */
 	_Atomic uint64_t failed_at;
 	pthread_mutex_t turn;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The public face of queues: opening, submitting, reaping, sleeping. */
-#include "client/failures.h"
-#include "client/file_queue.h"
+#include "client/queue.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,8 +11,10 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "client/abi.h"
+#include "client/away.h"
 #include "client/buffer.h"
 #include "client/call.h"
+#include "client/failures.h"
 
 #define DEFAULT_DEPTH 256
 #define DEPTH_MAX     65536
@@ -37,39 +38,6 @@ static int open_sleep(struct afar_queue *queue)
 	if (epoll_ctl(queue->sleep_fd, EPOLL_CTL_ADD, queue->timer_fd, &event))
 		return error_code(-errno);
 	return 0;
-}
-
-int queue_use_fabric(struct afar_queue *queue, struct fabric *fabric, struct fabric_queue **out)
-{
-	struct epoll_event event = {.events = EPOLLIN};
-	struct fabric_queue *opened;
-	int ret;
-
-	for (unsigned f = 0; f < queue->nr_fabrics; f++) {
-		*out = queue->fabrics[f];
-		if ((*out)->fabric == fabric)
-			return 0;
-	}
-	ret = fabric_queue_open(fabric, queue->nr_transfers, &opened);
-	if (ret)
-		return ret;
-	if (epoll_ctl(queue->sleep_fd, EPOLL_CTL_ADD, fabric_queue_fd(opened), &event)) {
-		ret = error_code(-errno);
-		goto out_close;
-	}
-	if (fabric->attributes.writes_need_flush && !queue->scratch)
-		ret = buffer_new(queue->session, FLUSH_BYTES, &queue->scratch);
-	if (!ret && fabric->ops->fetch_add && !queue->words)
-		ret = buffer_new(queue->session, queue->nr_transfers * sizeof(uint64_t),
-				 &queue->words);
-	if (ret)
-		goto out_close;
-	*out = queue->fabrics[queue->nr_fabrics++] = opened;
-	return 0;
-
-out_close:
-	fabric_queue_close(opened);
-	return ret;
 }
 
 static int allocate_slots(struct afar_queue *queue, uint32_t depth)
@@ -139,7 +107,7 @@ void queue_destroy(struct afar_queue *queue)
 	counts_close(queue->session, &queue->counts);
 	free_buffer(queue->scratch);
 	free_buffer(queue->words);
-	files_close(queue);
+	away_close(queue);
 	if (queue->timer_fd >= 0)
 		close(queue->timer_fd);
 	if (queue->sleep_fd >= 0)
@@ -221,8 +189,8 @@ PUBLIC_CALL(int, afar_queue_connect, (struct afar_queue *queue, struct afar_targ
 	if (!handle_enter(&target->handle))
 		return error_fail(-EINVAL, "connect a queue: the target is being closed");
 	queue_refresh(queue);
-	if (target->file)
-		return files_connect(queue, target->file);
+	if (target->kind->ops)
+		return target->kind->ops->connect(queue, target);
 	ret = queue_connect(queue, target, session_deadline(queue->session));
 	handle_unuse(&target->handle);
 	return ret;
@@ -310,6 +278,7 @@ static int check_blocks(const struct afar_op *op, uint64_t length)
 static int check_op(const struct afar_queue *queue, const struct afar_op *op, uint64_t *length)
 {
 	bool is_atomic = opcode_is_atomic(op->opcode), is_zero = opcode_is_zero(op->opcode);
+	const struct target_kind *kind;
 	int ret;
 
 	if (op->opcode < AFAR_OP_READ || op->opcode > AFAR_OP_TRIM)
@@ -342,10 +311,11 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 	if (!target_is_open(op->target) || op->target->session != queue->session)
 		return error_fail(-EINVAL,
 				  "submit an operation: the target is not of this session");
+	kind = op->target->kind;
 	if (!target_takes(op->target, op->opcode))
 		return error_fail(-EOPNOTSUPP, "submit an operation: a %s takes no opcode %u",
-				  op->target->file ? "file" : op->target->kind->noun, op->opcode);
-	ret = op->target->file && op->flags ? file_check_flags(op) : 0;
+				  kind->called ? kind->called : kind->noun, op->opcode);
+	ret = kind->ops && op->flags ? kind->ops->check_flags(op) : 0;
 	if (ret)
 		return ret;
 	if (op->flags & AFAR_OP_DURABLE && !op->target->is_flash)
@@ -376,8 +346,8 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 		ret = check_atomic(op, length);
 	if (ret)
 		return ret;
-	if (op->target->file)
-		return file_check_op(op, *length);
+	if (kind->ops)
+		return kind->ops->check(op, *length);
 	if (is_zero)
 		*length = op->operand;
 	if (!range_is_inside(op->offset, *length, op->target->length))
@@ -394,8 +364,8 @@ static void let_go(const struct afar_op *op, uint32_t nr_iov)
 		if (op->iov[i].buffer)
 			handle_unuse(&op->iov[i].buffer->handle);
 	}
-	if (op->target->file)
-		file_leave(op->target->file);
+	if (op->target->kind->ops)
+		op->target->kind->ops->leave(op->target);
 	else
 		handle_unuse(&op->target->handle);
 }

@@ -10,7 +10,7 @@
  *   submit → operation (active list) → transfers (per path) → completion → done list → reaped
  *                     ↑ blocked list: found no room, tried again after each completion
  *                     ↑ held list: waits for operations submitted before it (order.c)
- *                     ↑ away: on a file, and carried out by a thread (file_queue.h)
+ *                     ↑ away: carried out by a thread (away.h)
  *
  * All memory is allocated when the queue is opened or connected. When an operation's time is up,
  * its paths are closed before it completes; from then on nothing touches its memory.
@@ -37,7 +37,7 @@ enum operation_wait {
 	WAITS_FOR_ALL,	/* held: for all operations submitted before it; nothing of it is posted */
 	WAITS_FOR_WRITES, /* a flush: for earlier writes to its target; nothing of it is posted */
 	WAITS_FOR_START,  /* ready: was held, and queue_settle() will start it */
-	WAITS_FOR_THREAD, /* away: a thread of its file system carries it out, and has the node */
+	WAITS_FOR_THREAD, /* away: a thread carries it out, and has the node */
 };
 
 struct operation {
@@ -48,8 +48,8 @@ struct operation {
 	uint64_t order; /* of submission in the queue */
 	uint64_t user_data;
 	struct afar_target *target;
-	struct afar_target *carrier; /* the target's */
-	struct afar_file *file;	     /* the target's */
+	struct afar_target *carrier;  /* the target's */
+	const struct target_ops *ops; /* of the target's kind; NULL: it goes its way directly */
 	/* A byte's offset in the carrier is this plus the one in the target, up to `run_end` in the target. */
 	uint64_t shift;
 	uint64_t run_end;
@@ -136,7 +136,7 @@ struct afar_queue {
 	struct transfer *transfers;
 	struct cds_list_head free_transfers;
 
-	struct queue_files *files; /* file_queue.c's; NULL: it was never connected to a file */
+	struct queue_away *away; /* away.c's; NULL: nothing was ever away */
 
 	/* Of a blocking call's flush: it goes to these homes alone. NULL: to all. */
 	const struct target_need *flushed;
@@ -157,7 +157,7 @@ struct afar_queue {
 /* Set in the contexts of messages. Their index and generation are those of the path. */
 #define CONTEXT_MESSAGE 0x80000000U
 
-/* ---- Progress: progress.c */
+/* ---- Progress: progress.c (progress.h) */
 
 /*
  * Takes one checked operation and posts as much as there is room for. Its iov stays the caller's.
@@ -196,7 +196,7 @@ static inline void queue_release(struct afar_queue *queue)
 
 #define FLUSH_BYTES 8U /* a flush reads these behind the writes to a server */
 
-/* ---- Paths: path.c */
+/* ---- Paths: connect.c, path.c, completion.c */
 
 /* Gets the target's keys, if it has none, and connects to each of its servers that is not
  * connected. Writes in flight on ended connections, of any queue of the session, cannot land after

@@ -111,20 +111,6 @@ static int region_new(struct afar_namespace *ns, const Afar__RegionInfo *info,
 	return 0;
 }
 
-int region_call_close(struct afar_session *session, uint64_t ns, uint64_t address,
-		      uint64_t generation)
-{
-	Afar__RegionClose close = AFAR__REGION_CLOSE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
-
-	close.namespace_ = ns;
-	close.address = address;
-	close.generation = generation;
-	request.call_case = AFAR__REQUEST__CALL_REGION_CLOSE;
-	request.region_close = &close;
-	return session_call(session, &request, NULL);
-}
-
 static int call_free(struct afar_namespace *ns, const char *name, uint64_t address,
 		     uint64_t generation)
 {
@@ -322,22 +308,6 @@ int region_open_volume(struct afar_namespace *ns, uint32_t mode, uint64_t after,
 }
 
 /* ---- Closing and ending */
-
-void region_drop(struct afar_region *region)
-{
-	target_destroy(&region->target);
-	versions_close(region);
-	handle_retire(region);
-}
-
-void region_leave(struct afar_region *region)
-{
-	const struct afar_target *target = &region->target;
-
-	/* If the manager is not told, or cannot be, it drops the reference at the session's end. */
-	region_call_close(target->session, target->ns, target->address, target->generation);
-	region_drop(region);
-}
 
 PUBLIC_CALL(int, afar_region_close, (struct afar_region *region), (region))
 {

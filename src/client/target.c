@@ -9,11 +9,13 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "client/near.h"
+#include "fabric/atomics.h"
 
 /* ---- Opening and closing */
 

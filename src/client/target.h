@@ -2,7 +2,7 @@
 /*
  * Targets: the things that operations read and write. A target is of a kind, and begins the public
  * struct of that kind; regions are the first. Queues, blocking calls, windows and attachments know
- * only targets. A file's target is for queues alone, and is a part of the file (file_queue.h).
+ * only targets. A file's target is for queues alone, and is a part of the file (file_queue.c).
  *
  * A target reaches its bytes through its binding (binding.h), which is replaced when its layout
  * changes.
@@ -17,15 +17,45 @@
 
 struct afar_queue;
 struct near;
+struct operation;
 
-/* Static, one for each kind of target. */
+/*
+ * A kind of target has this if operations of queues on it do not always go directly. Its bytes may be in runs of its carrier.
+ * An operation may have to wait, or a thread carries it out (away.h). The queue's thread calls all of it.
+ */
+struct target_ops {
+	/* Check an operation, beyond what is checked of all: its flags, if it has any; then the rest. */
+	int (*check_flags)(const struct afar_op *op);
+	int (*check)(const struct afar_op *op, uint64_t length);
+	/* Connects a queue to its servers, for a caller who is counted in, and counts it out. */
+	int (*connect)(struct afar_queue *queue, struct afar_target *target);
+	/* Counts a caller out who was counted in. The target may be closed then. */
+	void (*leave)(struct afar_target *target);
+	/* An operation, which is counted in, begins with waiting for others. */
+	void (*hold)(struct operation *operation);
+	/* Starts an operation that may start now. 0: it goes on directly; -EAGAIN: a thread has it. Other errors: it has
+	 * failed. Called again, it changes nothing. */
+	int (*start)(struct afar_queue *queue, struct operation *operation);
+	/* Finds the next run of one that goes directly: its shift and run_end. */
+	void (*next_run)(struct operation *operation);
+	/* An operation has no transfers in flight and nothing left. Returns whether a thread does it again. */
+	bool (*finish)(struct afar_queue *queue, struct operation *operation);
+	/* Counts one out that has ended. */
+	void (*let_go)(const struct operation *operation);
+	/* Takes one back that is away, to end it. False: a thread has begun it. */
+	bool (*take_back)(struct afar_queue *queue, struct operation *operation);
+};
+
+/* Static, one for each kind of target: region.c, versions.c, verify.c and file_queue.c have them. */
 struct target_kind {
-	const char *noun; /* for error lines */
-	bool is_named;	  /* its namespace's name is its own */
-	bool is_numbered; /* its address is a number, for people */
+	const char *noun;   /* for error lines */
+	const char *called; /* by programs, if that is another word */
+	bool is_named;	    /* its namespace's name is its own */
+	bool is_numbered;   /* its address is a number, for people */
 	bool outlives_servers; /* it goes on without what a server had in memory that has ended, or a store that was forgotten */
-	enum handle_kind handle; /* of the public struct */
-	uint32_t opcodes;	 /* the opcodes it takes: a bit (1 << AFAR_OP_…) for each */
+	enum handle_kind handle;      /* of the public struct */
+	uint32_t opcodes;	      /* the opcodes it takes: a bit (1 << AFAR_OP_…) for each */
+	const struct target_ops *ops; /* NULL: an operation goes its way directly, as on a region */
 };
 
 struct afar_target {
@@ -35,11 +65,10 @@ struct afar_target {
 	/* Has the binding by which its bytes are reached: it does itself, or a file's pool does. A file's own
 	 * target has no more than what stands up to `is_flash`. */
 	struct afar_target *carrier;
-	struct afar_file *file; /* NULL: it is no file's */
-	uint64_t ns;		/* the number of its namespace */
-	const char *ns_name;	/* lives as long as the target */
-	uint64_t address;	/* in the namespace */
-	uint64_t generation;	/* of the address: another target may have had it before */
+	uint64_t ns;	     /* the number of its namespace */
+	const char *ns_name; /* lives as long as the target */
+	uint64_t address;    /* in the namespace */
+	uint64_t generation; /* of the address: another target may have had it before */
 	uint64_t
 		family; /* of a copy-on-write region: the generation of its first version; else 0 */
 	uint32_t rights;      /* RIGHT_… */

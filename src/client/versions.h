@@ -25,6 +25,9 @@ struct versions {
 	pthread_mutex_t lock;	   /* guards `word` */
 };
 
+/* Takes what the manager says of the version that the handle is at. */
+void versions_take_info(struct versions *versions, const Afar__RegionInfo *info);
+
 /* Makes a view of what a layout shows: -ENOMEM, and those of target_init_beside(); and ends it. NULL is allowed. */
 int version_view_open(struct afar_target *target, const struct layout *shown,
 		      struct version_view **out);

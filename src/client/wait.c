@@ -5,7 +5,7 @@
  */
 #include <poll.h>
 
-#include "client/file_queue.h"
+#include "client/away.h"
 
 #define POLLS_PER_CLOCK	 16	 /* between looks at the clock, while spinning */
 #define SPIN_NS_PER_BYTE 1	 /* 1 GB/s: for a slower transfer, spinning does not pay */
@@ -19,7 +19,7 @@ bool queue_arm(struct afar_queue *queue)
 		if (fabric_queue_arm(queue->fabrics[f]) != 0)
 			return false;
 	}
-	return queue->nr_away == 0 || !files_have_returned(queue->files);
+	return queue->nr_away == 0 || !away_has_returned(queue->away);
 }
 
 void queue_doze(struct afar_queue *queue, uint64_t deadline)
@@ -32,7 +32,7 @@ void queue_doze(struct afar_queue *queue, uint64_t deadline)
 		waits[f] =
 			(struct pollfd){.fd = fabric_queue_fd(queue->fabrics[f]), .events = POLLIN};
 	if (queue->nr_away != 0)
-		waits[nr++] = (struct pollfd){.fd = files_fd(queue->files), .events = POLLIN};
+		waits[nr++] = (struct pollfd){.fd = away_fd(queue->away), .events = POLLIN};
 	poll(waits, nr, clock_remaining_ms(first < deadline ? first : deadline));
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The layer as a whole: memory, opening and closing, polling. Each room has a progress function
- * that does what can be done now and never waits; ftl_progress() calls them in the order in which
- * one's work makes another's.
+ * that does what can be done now and never waits. They are called by ftl_progress(), in the order
+ * in which one's work makes another's.
  */
 
 #include "flash/ftl.h"
@@ -14,23 +14,23 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "flash/append.h"
-#include "flash/checkpoint.h"
-#include "flash/cleaner.h"
+#include "flash/device/memory.h"
+#include "flash/device/superblock.h"
 #include "flash/ftl_private.h"
-#include "flash/get.h"
-#include "flash/journal.h"
-#include "flash/map.h"
-#include "flash/memory.h"
-#include "flash/policy.h"
-#include "flash/put.h"
-#include "flash/reclaim.h"
-#include "flash/records.h"
-#include "flash/recover.h"
-#include "flash/segments.h"
-#include "flash/superblock.h"
-#include "flash/sweep.h"
-#include "flash/sync.h"
+#include "flash/log/checkpoint.h"
+#include "flash/log/journal.h"
+#include "flash/map/map.h"
+#include "flash/map/records.h"
+#include "flash/map/segments.h"
+#include "flash/write/append.h"
+#include "flash/write/cleaner.h"
+#include "flash/write/get.h"
+#include "flash/write/policy.h"
+#include "flash/write/put.h"
+#include "flash/write/reclaim.h"
+#include "flash/write/recover.h"
+#include "flash/write/sweep.h"
+#include "flash/write/sync.h"
 
 #define FLUSH_EVERY 256U /* blocks of the journal: what recovery has to verify is bounded by it */
 

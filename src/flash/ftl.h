@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The interface of the translation layer: a 64-bit space of 4 KiB blocks that survives its process,
- * on a device that wants to be written front to back. Callers read and write blocks by bytes, trim
- * them, clone them by remapping, and sync. Below, the layer appends blocks to segments, a map says
- * where each block is, and a cleaner makes room.
+ * The interface of the translation layer. It makes a 64-bit space of 4 KiB blocks, which survives
+ * its process, from a device that wants to be written front to back. Callers read and write blocks
+ * by bytes, trim them, clone them by remapping, and sync. Below, the layer appends blocks to
+ * segments, a map says where each block is, and a cleaner makes room.
  *
  * Everything is asynchronous. A request is a struct that the caller embeds, fills and submits by
  * its function. The caller then leaves it and the memory that it names alone, until the layer calls
@@ -42,7 +42,8 @@
 #include <sys/uio.h>
 #include <urcu/list.h>
 
-#include "flash/device.h"
+#include "flash/device/device.h"
+#include "flash/request.h"
 
 #define FTL_BLOCK 4096U
 
@@ -84,8 +85,8 @@ struct ftl_options {
 
 /*
  * Makes an empty layer on `device`. Blocks. -EEXIST: the device holds something, which the line
- * names (unless is_forced); -ENOSPC: it is too small; -EINVAL: its sector is neither 512 nor 4096;
- * the device's own errors.
+ * names (unless is_forced). -ENOSPC: it is too small. -EINVAL: its sector is neither 512 nor 4096.
+ * Or the device's own errors.
  */
 int ftl_create(struct flash_device *device, const struct ftl_options *options);
 
@@ -94,7 +95,7 @@ int ftl_create(struct flash_device *device, const struct ftl_options *options);
 #define FTL_READ_ONLY 1U
 
 /*
- * For a repair. If an older checkpoint has to serve, and pages of its map are gone, the layer is opened all the same: each block of such
+ * For a repair. If an older checkpoint has to serve, and pages of its map are gone, the layer is opened all the same. Each block of such
  * a page is -EBADMSG, but for those that the journal tells of.
  */
 #define FTL_LOSSY 2U
@@ -107,9 +108,9 @@ int ftl_create(struct flash_device *device, const struct ftl_options *options);
 /*
  * Opens the layer of `device`, which stays the caller's and must outlive the layer. Blocks: it
  * recovers what a crash left, and takes longer the more is in the journal. -EINVAL: there is no
- * layer, or the device was cut short; -EPROTONOSUPPORT: the layer is of a newer version; -EBADMSG:
- * it is damaged beyond what recovery may repair; -ENOMEM; the device's own errors.
- * error_last_line() has the details.
+ * layer, or the device was cut short. -EPROTONOSUPPORT: the layer is of a newer version. -EBADMSG:
+ * it is damaged beyond what recovery may repair. Or -ENOMEM, or the device's own errors.
+ * The details are in error_last_line().
  */
 int ftl_open(struct flash_device *device, unsigned flags, struct ftl **out);
 
@@ -145,45 +146,9 @@ bool ftl_has_moved(const struct ftl *ftl);
  * after a poll that ended nothing and in which nothing has moved. */
 int ftl_fd(struct ftl *ftl);
 
-/* Returns why nothing can be changed any more, negative, while reads go on; 0: it can. What the first
- * failure was does not change. */
+/* Returns why nothing can be changed any more, negative, while reads go on; 0: it can. Later failures
+ * do not change the answer. */
 int ftl_failure(const struct ftl *ftl);
-
-/* ---- what the layer keeps in requests ---- */
-
-/* A request's place among those that change something: [0] is changed, [1] is read or unused. */
-struct ftl_order {
-	struct cds_list_head node;
-	uint64_t ticket;
-	uint64_t lba[2];
-	uint64_t count[2];
-	bool is_awaited;  /* a sync waits for it */
-	bool is_recorded; /* all its records are in the journal's blocks */
-};
-
-/* Waits for a page of the map. */
-struct ftl_waiter {
-	struct cds_list_head node;
-	void (*ready)(struct ftl_waiter *waiter, int result);
-};
-
-struct map_page;
-
-/* A trim or a clone, which goes through its blocks one page of the map at a time. */
-struct ftl_sweep {
-	struct cds_list_head node;
-	struct ftl_order order;
-	struct ftl_waiter waiter;
-	struct ftl *ftl;
-	struct map_page *page; /* that it waits for */
-	uint64_t position;     /* blocks done */
-	int result; /* 0, or the first bad block's error; the bytes of good blocks are there */
-	uint64_t flushed; /* how far the journal must be durable before it begins */
-	bool is_clone;
-	bool is_first; /* no earlier one has blocks in common with it */
-	bool is_started;
-	bool is_waiting;
-};
 
 /* ---- reading and writing ---- */
 
@@ -249,7 +214,7 @@ struct ftl_put {
 	struct ftl_order order;
 	size_t started; /* bytes */
 	unsigned nr_in_flight;
-	/* Of those in flight: their records are in the journal before their data is written. */
+	/* In flight too; their records are in the journal before their data is written. */
 	unsigned nr_ahead;
 	unsigned iov_index;
 	size_t iov_offset;
@@ -290,8 +255,8 @@ void ftl_sync(struct ftl *ftl, struct ftl_sync *sync);
  * their bytes.
  *
  * A change of a record is atomic, and takes effect in order with the trims and clones around it. It
- * goes alone (with a trim of no blocks), or with the last step of a trim or clone; after a crash it
- * then says that all of that trim or clone is done.
+ * goes alone (with a trim of no blocks), or with the last step of a trim or clone. In that case a
+ * record found after a crash says that all of that trim or clone is done.
  *
  * To shrink a range, write a record of the intent; then trim, with a change to the record without
  * the intent. If you find an intent after opening, repeat the trim.

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The struct of the translation layer, which all its files share. What one file offers the others
- * is in a header of its own: put.h, append.h and ahead.h (the way of a write), get.h, sync.h,
- * sweep.h (trim, clone), order.h, apply.h (what records do to map and segments), checkpoint.h,
- * recover.h, cleaner.h, reclaim.h, policy.h, memory.h. ftl.c opens the layer and calls each in
- * turn.
+ * The struct of the translation layer, which all its files share. Each file's functions for the
+ * others are in a header of its own. The way of a write: put.h, append.h, ahead.h. Other requests:
+ * get.h, sync.h, sweep.h (trim, clone), order.h. Records: apply.h (what they do to map and
+ * segments), checkpoint.h, recover.h. Room: cleaner.h, reclaim.h, policy.h, memory.h. The layer is
+ * opened by ftl.c, which also calls each in turn.
  */
 #ifndef FLASH_FTL_PRIVATE_H
 #define FLASH_FTL_PRIVATE_H
 
-#include "flash/append.h"
-#include "flash/checkpoint.h"
-#include "flash/cleaner.h"
 #include "flash/format.h"
 #include "flash/ftl.h"
-#include "flash/journal.h"
-#include "flash/map.h"
-#include "flash/put.h"
-#include "flash/reclaim.h"
-#include "flash/segments.h"
-#include "flash/streams.h"
+#include "flash/log/checkpoint.h"
+#include "flash/log/journal.h"
+#include "flash/map/map.h"
+#include "flash/map/segments.h"
+#include "flash/write/append.h"
+#include "flash/write/cleaner.h"
+#include "flash/write/put.h"
+#include "flash/write/reclaim.h"
+#include "flash/write/streams.h"
 
 struct bounce;
 struct read;
@@ -99,7 +99,7 @@ struct ftl {
 void ftl_fail(struct ftl *ftl, int code);
 /* Returns why nothing can be changed, or 0. */
 int ftl_refusal(const struct ftl *ftl);
-/* Whether the blocks lie in one range. */
+/* Returns whether the blocks lie in one range. */
 bool ftl_is_range(uint64_t lba, uint64_t count);
 
 #endif

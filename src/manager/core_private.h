@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The core, as its rooms see it. Each room has a header of its own: requests.h (who may ask what,
- * and when), principals.h (keys and rights), regions.h (namespaces, regions, access to them),
- * sessions.h, servers.h, job.h (reserving, sealing), info.h (replies).
+ * The core, as the rooms of the manager see it. Each file has a header of its own.
  *
  * Whoever changes tables notes it (undo.h), so an operation may fail at any point: what it did is
  * taken back. What goes out of the core, such as calls and closed connections, waits for the
@@ -14,9 +12,9 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "manager/core.h"
-#include "manager/state.h"
-#include "manager/store.h"
+#include "manager/dispatch/core.h"
+#include "manager/tables/state.h"
+#include "manager/tables/store.h"
 #include "rpc/protobuf.h"
 
 #define CORE_LIST_MAX	  1000U /* entries of one list reply                  */
@@ -84,6 +82,8 @@ typedef int core_operation(struct core *core, struct session *session, struct ev
  * CORE_NEVER: until an event changes that. It is asked again in each run. */
 typedef uint64_t core_wait(struct core *core, struct event *event);
 
+/* ---- events.c */
+
 /* The reply begins anew. -ENOMEM: nothing has happened. */
 int event_reset(struct event *event);
 /* The reply of a request becomes `status` and, if negative, the thread's last sentence. */
@@ -91,5 +91,9 @@ void event_fail(struct event *event, int status);
 /* Sends the reply and frees the request. */
 void event_answer(struct core *core, struct event *event);
 uint64_t core_now(const struct core *core);
+/* When the first of some requests that wait for a job is to be told which server that waits for. */
+uint64_t waiters_due(const struct cds_list_head *waiters);
+/* Answers those whose time has come with `status` and the thread's last sentence. */
+void waiters_answer_due(struct core *core, struct cds_list_head *waiters, int status);
 
 #endif

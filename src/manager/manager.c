@@ -13,10 +13,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "manager/keyring.h"
+#include "manager/calls/keyring.h"
+#include "manager/calls/outgoing.h"
+#include "manager/dispatch/writer.h"
 #include "manager/manager.h"
+#include "manager/members/principals.h"
 #include "manager/metastore/metastore.h"
-#include "manager/writer.h"
 
 #define LEASE_MS_DEFAULT    10000U
 #define STORE_BYTES_DEFAULT ((uint64_t)16 << 30)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Tells how much memory this process may still populate without waking the OOM killer, which does
- * not ask: what the machine has left, and what the process's control group (version 1 or 2, every
- * level) lets it have.
+ * not ask. It looks at what the machine has left, and at what the process's control group (version
+ * 1 or 2, every level) lets it have.
  */
 #ifndef MEMORY_AVAILABLE_H
 #define MEMORY_AVAILABLE_H

@@ -9,12 +9,12 @@
  * to unprotect a page of the monitor's own. The kernel refuses that as long as it has told of a
  * change that nobody has taken.
  *
- * Only private anonymous memory can be watched. Of files and shared memory a descriptor can take
- * pages away without a word.
+ * Only private anonymous memory can be watched. A descriptor can take pages of files and shared
+ * memory away without a word.
  *
  * The thread that takes changes takes the owner's lock before it takes one from the kernel, because
- * that lets the thread that made the change go on. So with that lock held, never free or unmap
- * memory, and never wait for a thread that does.
+ * that lets the changing thread go on. So with that lock held, never free or unmap memory, and
+ * never wait for a thread that does.
  */
 #ifndef MEMORY_MONITOR_H
 #define MEMORY_MONITOR_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sorted arrays. A lookup is a binary search in one piece of memory. An insertion moves everything
- * behind it. A lookup first tries the place where the same address was found before, because among
- * ten thousand ranges the search alone takes half of a hit.
+ * behind it. A lookup first tries the place where the same address was found before. Among ten
+ * thousand ranges the search alone would take half of a hit.
  */
 #include "memory/ranges.h"
 

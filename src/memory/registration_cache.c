@@ -133,8 +133,8 @@ static bool is_unwatchable(const struct registration_cache *cache, struct range 
 			       ranges_first_behind(&cache->unwatchable, range.start), range);
 }
 
-/* But for what is kept again by now. Of what nothing is kept for now, we want to hear when it is gone. With the
- * lock held. */
+/* Ends the watch of the range, but for parts that are kept again by now. If nothing of it may be kept for now,
+ * the watch goes on, because we want to hear when it is gone. With the lock held. */
 static void unwatch(struct registration_cache *cache, struct range range)
 {
 	size_t place = ranges_first_behind(&cache->kept, range.start);
@@ -235,13 +235,10 @@ static bool is_short(const struct registration_cache *cache)
 static void await_batch(struct registration_cache *cache)
 {
 	struct timespec until;
-	uint64_t deadline;
 
 	while (cache->nr_condemned == 0 && !is_short(cache) && !cache->is_closing)
 		pthread_cond_wait(&cache->condemned_some, &cache->lock);
-	deadline = clock_deadline_ms(PATIENCE_MS);
-	until.tv_sec = (time_t)(deadline / 1000000000U);
-	until.tv_nsec = (long)(deadline % 1000000000U);
+	until = clock_to_timespec(clock_deadline_ms(PATIENCE_MS));
 	while (cache->nr_condemned < cache->options.batch && !is_short(cache) &&
 	       !cache->is_closing &&
 	       pthread_cond_timedwait(&cache->condemned_some, &cache->lock, &until) == 0)
@@ -329,7 +326,7 @@ static void forget(struct ranges *ranges, struct range range)
 }
 
 /*
- * When madvise() drops pages the kernel tells before it does, and not when it has: what is registered in between
+ * When madvise() drops pages the kernel tells before it does, and not when it has. A registration made in between
  * holds pages that are the memory's no more, and nobody would hear of it. Nothing of it is kept until it is gone.
  */
 static void on_changed(void *context, struct range range, enum monitor_change change)

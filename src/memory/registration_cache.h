@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Keeps registrations of memory that is used again, for programs that cannot register buffers
- * themselves (a pin-down cache: Tezuka et al.; Wu, Wyckoff and Panda, §5). The registrar behind a
- * seam does the work: a fabric, or a fake.
+ * A pin-down cache (Tezuka et al.; Wu, Wyckoff and Panda, §5). Keeps registrations of memory that
+ * is used again, for programs that cannot register buffers themselves. The registrar behind a seam
+ * does the work: a fabric, or a fake.
  *
  * The cache keeps only memory that the monitor (monitor.h) can watch. It never returns a
  * registration of memory that was freed or mapped anew before the lookup. Everything else is

@@ -62,8 +62,8 @@ static void touch(char *addr, size_t length)
 }
 
 /*
- * Shared memory gets huge pages of itself only where the machine's administrator has said so, which few have, but
- * may be asked to be made of them, once there is something of each. It costs no more than to populate it.
+ * Shared memory gets huge pages of itself only where the machine's administrator has said so, which few have. But
+ * the kernel may be asked to make some, once there is something of each. It costs no more than to populate it.
  * Without (before 6.1, and where there are none left) small pages do as well.
  */
 static void ask_for_huge_pages(char *addr, size_t length)

@@ -3,8 +3,8 @@
  * Zones: a server's buffers for bytes in transit, populated in advance. Each zone has buffers of
  * one size, from 64 KiB to 2 MiB by powers of two, and each has the same number of bytes. Buffers
  * are never split or joined, so memory does not fragment (Wu, Wyckoff, Panda, §5.2). A taker gets a
- * buffer of the smallest size that suffices; if there is none, a larger one; if there is none of
- * those, a smaller one, and then takes others for the rest.
+ * buffer of the smallest size that suffices; if there is none, a larger one. If there is none of
+ * those, it gets a smaller one, and then takes others for the rest.
  *
  * A holder may have as many bytes as are left for others: alone half of them, each of two a third.
  * So later holders need not wait until others give something back. A holder that has none gets a

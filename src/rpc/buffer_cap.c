@@ -32,7 +32,7 @@ static void put_out(struct buffer_cap_part *part)
 		-ENOBUFS,
 		"%zu MiB of unfinished or unread messages, the most of all, and no room for more",
 		atomic_load(&part->bytes) >> 20);
-	listener_complain(connection, NULL, -ENOBUFS);
+	connection_complain(connection, NULL, -ENOBUFS);
 	connection_finish(connection, -ENOBUFS);
 }
 
@@ -49,16 +49,10 @@ static void relieve(struct loop_task *task)
 	}
 }
 
-void buffer_cap_init(struct buffer_cap *cap)
-{
-	atomic_init(&cap->bytes, 0);
-	CDS_INIT_LIST_HEAD(&cap->parts);
-	cap->relief.run = relieve;
-}
-
 void buffer_cap_enter(struct buffer_cap *cap, struct buffer_cap_part *part)
 {
 	part->cap = cap;
+	cap->relief.run = relieve;
 	cds_list_add_tail(&part->node, &cap->parts);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Limits the bytes that the peers of a loop's accepted connections make us buffer, all together:
- * frames that have not come in full, and frames that they do not read. Each connection has bounds
- * of its own (connection.h), but many connections must not exhaust the machine either. When the cap
- * is exceeded, the connection with the most bytes is closed.
+ * Limits the bytes that the peers of a loop's accepted connections make us buffer, all together.
+ * These are frames that have not come in full, and frames that they do not read. Each connection
+ * has bounds of its own (connection.h), but many connections must not exhaust the machine either.
+ * When the cap is exceeded, the connection with the most bytes is closed.
  */
 #ifndef RPC_BUFFER_CAP_H
 #define RPC_BUFFER_CAP_H
@@ -20,7 +20,7 @@
 /* A loop's count. */
 struct buffer_cap {
 	atomic_size_t bytes;
-	/* Of accepted connections, the oldest first. For the loop's thread alone. */
+	/* Those of accepted connections, the oldest first. For the loop's thread alone. */
 	struct cds_list_head parts;
 	struct loop_task relief;
 };
@@ -32,7 +32,11 @@ struct buffer_cap_part {
 	atomic_size_t bytes;
 };
 
-void buffer_cap_init(struct buffer_cap *cap);
+static inline void buffer_cap_init(struct buffer_cap *cap)
+{
+	*cap = (struct buffer_cap){.bytes = 0};
+	CDS_INIT_LIST_HEAD(&cap->parts);
+}
 /* Count a connection in and out, on the loop's thread. After leaving, nothing is added or
  * removed. */
 void buffer_cap_enter(struct buffer_cap *cap, struct buffer_cap_part *part);

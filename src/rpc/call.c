@@ -3,7 +3,7 @@
  * Calls over a connection: ours, which wait by request id for their reply or their deadline, and
  * the peer's, which wait for our answer. All code that speaks to another process uses it.
  *
- * A call of ours is in its connection's tree and list from before its bytes leave until the loop's
+ * A call of ours is in its connection's tree and list from before its bytes leave. The loop's
  * thread takes it out: for its reply, its deadline, or the connection's end. Taking it out is what
  * runs its callback, so that runs once.
  */

@@ -99,9 +99,11 @@ static void close_socket(struct rpc_connection *connection)
 
 static void forget_stranger(struct rpc_connection *connection)
 {
-	if (connection->listener)
-		listener_forget(connection->listener, connection);
-	connection->listener = NULL;
+	if (!connection->strangers)
+		return;
+	cds_list_del(&connection->stranger);
+	connection->strangers->nr--;
+	connection->strangers = NULL;
 }
 
 static void forget_address(struct rpc_connection *connection)
@@ -142,7 +144,7 @@ void connection_finish(struct rpc_connection *connection, int status)
 	tls = shut(connection, status, &unsent);
 	buffer_cap_leave(&connection->buffered);
 	if (connection->is_accepted && !connection->was_open && status)
-		listener_complain(connection, tls, status);
+		connection_complain(connection, tls, status);
 	loop_timer_cancel(connection->loop, &connection->timer);
 	tls_free(tls);
 	close_socket(connection);
@@ -426,8 +428,8 @@ static void discard(struct rpc_connection *connection)
 	rpc_connection_unref(connection);
 }
 
-struct rpc_connection *connection_accept(struct rpc_listener *listener, struct rpc_loop *loop,
-					 int fd, const char *peer, struct tls_acceptor *acceptor,
+struct rpc_connection *connection_accept(struct strangers *strangers, struct rpc_loop *loop, int fd,
+					 const char *peer, struct tls_acceptor *acceptor,
 					 const struct rpc_handlers *handlers, void *context)
 {
 	struct rpc_connection *connection = make_connection(loop, peer, handlers, context);
@@ -450,7 +452,9 @@ struct rpc_connection *connection_accept(struct rpc_listener *listener, struct r
 		goto out_discard;
 	}
 	loop_timer_set(loop, &connection->timer, clock_deadline_ms(RPC_HANDSHAKE_MS));
-	connection->listener = listener;
+	connection->strangers = strangers;
+	cds_list_add_tail(&connection->stranger, &strangers->list);
+	strangers->nr++;
 	buffer_cap_enter(loop_buffer_cap(loop), &connection->buffered);
 	return connection;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A connection, as the files of rpc/ share it. listener.c makes accepted ones, connection.c runs
- * their state machine, stream.c moves their bytes, and call.c gives frames their meaning.
+ * A connection, as the files of rpc/ share it. Its state machine is in connection.c; stream.c moves
+ * its bytes, and call.c gives frames their meaning. Accepted connections come from listener.c.
  */
 #ifndef RPC_CONNECTION_H
 #define RPC_CONNECTION_H
@@ -33,6 +33,12 @@ enum connection_state {
 	CONNECTION_STATES
 };
 
+/* A listener's connections whose peers have not proved a key yet. */
+struct strangers {
+	struct cds_list_head list; /* of rpc_connection.stranger, the oldest first */
+	unsigned nr;
+};
+
 struct rpc_connection {
 	/* Set once. */
 	struct rpc_loop *loop;
@@ -49,8 +55,8 @@ struct rpc_connection {
 	struct loop_source source;     /* its fd is -1 while there is no socket */
 	struct loop_task task;	       /* holds a reference while queued */
 	struct loop_timer timer;       /* of the handshake, then of lingering */
-	struct rpc_listener *listener; /* while the peer has not proved its key yet */
-	struct cds_list_head stranger; /* in that listener's list */
+	struct strangers *strangers;   /* while the peer has not proved its key yet */
+	struct cds_list_head stranger; /* in their list */
 	struct addrinfo *addresses;    /* to connect to, and the next to try */
 	const struct addrinfo *next_address;
 	struct key key; /* to prove; wiped once that is done */
@@ -77,9 +83,9 @@ struct rpc_connection {
 /* connection.c */
 
 /* Makes a connection over the accepted socket `fd`, which it takes over in every case. Returns it
- * as a stranger, with one reference, the loop's; or NULL. */
-struct rpc_connection *connection_accept(struct rpc_listener *listener, struct rpc_loop *loop,
-					 int fd, const char *peer, struct tls_acceptor *acceptor,
+ * as one more stranger, with one reference, the loop's; or NULL. */
+struct rpc_connection *connection_accept(struct strangers *strangers, struct rpc_loop *loop, int fd,
+					 const char *peer, struct tls_acceptor *acceptor,
 					 const struct rpc_handlers *handlers, void *context);
 /* Ends the connection at once, on the loop's thread: runs the callbacks, and drops the loop's
  * reference. */
@@ -109,12 +115,11 @@ void stream_free_received(struct rpc_connection *connection);
  * connection. */
 void stream_linger(struct rpc_connection *connection);
 
-/* listener.c */
+/* complaint.c */
 
-/* Takes a stranger off the listener's list, because it has proved its key, or has gone. */
-void listener_forget(struct rpc_listener *listener, struct rpc_connection *connection);
-/* Logs one line about a peer that behaved wrongly, unless there were too many in this second. */
-void listener_complain(const struct rpc_connection *connection, const struct tls *tls, int status);
+/* Logs one line about a peer that behaved wrongly, unless there were too many. */
+void connection_complain(const struct rpc_connection *connection, const struct tls *tls,
+			 int status);
 
 /* call.c */
 

@@ -9,9 +9,8 @@
  *   chunk    a set of copies, which hold the same bytes; one, for now. Without copies its bytes are
  *            lost: nobody can read or write there
  *   copy     a contiguous run in an extent
- *   home     what holds extents, and the life that they have there: a server's DRAM, for as long
- *            as its incarnation lasts; or a store, for as long as its device lasts, whichever
- *            server has that
+ *   home     what holds extents, and how long they live there. In a server's DRAM they live as long
+ *            as its incarnation; in a store, as long as its device, whichever server has that
  *
  * A layout is built up by layout_add_…(), or unpacked from a message. Afterwards it does not
  * change, so any thread may use it.
@@ -126,8 +125,8 @@ uint64_t layout_spare(const struct layout *layout);
  * nothing is left of are left out. -ENOMEM. */
 int layout_without(const struct layout *layout, const struct layout_home *home, uint64_t extent,
 		   struct layout **out);
-/* The same for the copies that `goes` names by their index: they are given up. Groups that are given up as a whole
- * become one with those beside them. -ENOMEM. */
+/* Likewise, gives up the copies that `goes` names by their index. Groups that are given up as a whole become one
+ * with those beside them. -ENOMEM. */
 int layout_give_up(const struct layout *layout, const bool goes[], struct layout **out);
 
 /* ---- Coding */

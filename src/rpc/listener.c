@@ -34,69 +34,17 @@ struct rpc_listener {
 	struct loop_source source;
 	struct loop_timer resumption;
 	bool is_paused;
-	struct cds_list_head strangers; /* oldest first */
-	unsigned nr_strangers;
+	struct strangers strangers;
 };
-
-/* ---- The log */
-
-static void print_refusal(char *out, size_t size, const struct tls *tls, int status)
-{
-	switch (status) {
-	case -AFAR_EAUTH:
-		snprintf(out, size,
-			 tls && tls_is_known(tls)
-				 ? "its secret for the key \"%s\" is not the one known here"
-				 : "its key \"%s\" is unknown",
-			 tls ? tls_identity(tls) : "");
-		break;
-	case -AFAR_EMALFORMED:
-		snprintf(out, size, "it does not speak TLS 1.3 with a pre-shared key");
-		break;
-	case -ETIMEDOUT:
-		snprintf(out, size, "it proved no key within %u ms", RPC_HANDSHAKE_MS);
-		break;
-	case -EBUSY:
-		snprintf(out, size, "it proved no key and had to make room for others");
-		break;
-	case -ECONNRESET:
-		snprintf(out, size, "it left before it proved a key");
-		break;
-	default:
-		snprintf(out, size, "%s", afar_strerror(status));
-		break;
-	}
-}
-
-void listener_complain(const struct rpc_connection *connection, const struct tls *tls, int status)
-{
-	char what[160];
-
-	if (!loop_may_complain(connection->loop))
-		return;
-	if (connection->was_open) {
-		log_warn("%s (%s): connection ended: %s", connection->peer, connection->identity,
-			 error_last_line());
-		return;
-	}
-	print_refusal(what, sizeof(what), tls, status);
-	log_warn("%s: connection refused: %s", connection->peer, what);
-}
 
 /* ---- Strangers */
 
-void listener_forget(struct rpc_listener *listener, struct rpc_connection *connection)
-{
-	cds_list_del(&connection->stranger);
-	listener->nr_strangers--;
-}
-
 static void drop_strangers(struct rpc_listener *listener)
 {
-	while (!cds_list_empty(&listener->strangers))
-		connection_finish(
-			cds_list_first_entry(&listener->strangers, struct rpc_connection, stranger),
-			0);
+	while (!cds_list_empty(&listener->strangers.list))
+		connection_finish(cds_list_first_entry(&listener->strangers.list,
+						       struct rpc_connection, stranger),
+				  0);
 }
 
 static bool somebody_waits(const struct rpc_listener *listener)
@@ -111,7 +59,7 @@ static bool make_room(struct rpc_listener *listener)
 {
 	struct rpc_connection *oldest;
 
-	oldest = cds_list_first_entry(&listener->strangers, struct rpc_connection, stranger);
+	oldest = cds_list_first_entry(&listener->strangers.list, struct rpc_connection, stranger);
 	if (oldest->timer.deadline > clock_deadline_ms(RPC_HANDSHAKE_MS - LISTENER_PATIENCE_MS))
 		return false;
 	connection_finish(oldest, -EBUSY);
@@ -153,16 +101,11 @@ static void print_address(char out[CONNECTION_PEER_MAX], const struct sockaddr *
 static void welcome(struct rpc_listener *listener, int fd, const struct sockaddr *address,
 		    socklen_t length)
 {
-	struct rpc_connection *connection;
 	char peer[CONNECTION_PEER_MAX];
 
 	print_address(peer, address, length);
-	connection = connection_accept(listener, listener->loop, fd, peer, listener->acceptor,
-				       &listener->handlers, listener->context);
-	if (!connection)
-		return;
-	cds_list_add_tail(&connection->stranger, &listener->strangers);
-	listener->nr_strangers++;
+	connection_accept(&listener->strangers, listener->loop, fd, peer, listener->acceptor,
+			  &listener->handlers, listener->context);
 }
 
 /* Accepts one connection. False: stop for now. */
@@ -172,7 +115,7 @@ static bool accept_one(struct rpc_listener *listener)
 	socklen_t length = sizeof(address);
 	int fd, error;
 
-	if (listener->nr_strangers == LISTENER_STRANGERS_MAX) {
+	if (listener->strangers.nr == LISTENER_STRANGERS_MAX) {
 		if (!somebody_waits(listener))
 			return false;
 		if (!make_room(listener)) {
@@ -190,9 +133,9 @@ static bool accept_one(struct rpc_listener *listener)
 	if (error == EAGAIN)
 		return false;
 	if (error_is_shortage(error)) {
-		if (loop_may_complain(listener->loop))
-			log_error("accept on %s: %s; clients have to wait", listener->address,
-				  afar_strerror(-error));
+		log_limited(loop_complaints(listener->loop), LOG_LEVEL_ERROR,
+			    "accept on %s: %s; clients have to wait", listener->address,
+			    afar_strerror(-error));
 		pause_accepting(listener);
 		return false;
 	}
@@ -351,7 +294,7 @@ int rpc_listen(struct rpc_loop *loop, const char *address, const struct rpc_keyr
 	listener->source.ready = accept_some;
 	listener->source.fd = -1;
 	listener->resumption.run = resume_accepting;
-	CDS_INIT_LIST_HEAD(&listener->strangers);
+	CDS_INIT_LIST_HEAD(&listener->strangers.list);
 
 	ret = open_socket(address, &listener->source.fd);
 	if (ret)

@@ -24,8 +24,7 @@
 #include "base/log.h"
 #include "rpc/buffer_cap.h"
 
-#define LOOP_BATCH		   64 /* events fetched by one epoll_wait() */
-#define LOOP_COMPLAINTS_PER_SECOND 10
+#define LOOP_BATCH 64 /* events fetched by one epoll_wait() */
 
 struct rpc_loop {
 	atomic_uint references;
@@ -36,9 +35,8 @@ struct rpc_loop {
 	/* The loop's thread alone. */
 	struct epoll_event batch[LOOP_BATCH];
 	int batch_position, batch_end;
-	uint64_t complaints_second; /* that the counts below are of */
-	unsigned nr_complaints, nr_suppressed;
 	struct buffer_cap buffer_cap; /* has its own rules */
+	struct log_limit complaints;  /* about strangers */
 
 	pthread_mutex_t lock; /* guards what follows; taken last, held briefly */
 	bool is_stopping;     /* no new residents */
@@ -94,6 +92,11 @@ static void wake(struct rpc_loop *loop)
 {
 	if (!loop->is_stopped && !loop_is_current(loop))
 		eventfd_write(loop->wakeup, 1);
+}
+
+struct log_limit *loop_complaints(struct rpc_loop *loop)
+{
+	return &loop->complaints;
 }
 
 struct buffer_cap *loop_buffer_cap(struct rpc_loop *loop)
@@ -411,32 +414,11 @@ static struct loop_resident *next_resident(struct rpc_loop *loop)
 	return resident;
 }
 
-/* ---- The log */
-
-bool loop_may_complain(struct rpc_loop *loop)
-{
-	uint64_t second = clock_ns() / 1000000000U;
-
-	if (second != loop->complaints_second) {
-		loop->complaints_second = second;
-		loop->nr_complaints = 0;
-	}
-	if (loop->nr_complaints == LOOP_COMPLAINTS_PER_SECOND) {
-		loop->nr_suppressed++;
-		return false;
-	}
-	loop->nr_complaints++;
-	if (loop->nr_suppressed)
-		log_warn("%u more lines like the next were left out", loop->nr_suppressed);
-	loop->nr_suppressed = 0;
-	return true;
-}
-
 /* ---- The thread */
 
 /*
- * Returns how long to sleep. `wakes_at` may keep the time of a cancelled timer: then the thread
- * wakes once in vain, but a series of calls with the same timeout does not wake it for each.
+ * Returns how long to sleep. If `wakes_at` keeps the time of a cancelled timer, the thread wakes
+ * once in vain. In return, a series of calls with the same timeout does not wake it for each.
  */
 static int sleep_ms(struct rpc_loop *loop)
 {

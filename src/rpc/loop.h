@@ -63,9 +63,9 @@ bool loop_is_current(const struct rpc_loop *loop);
  * once. */
 void loop_run(struct rpc_loop *loop, void (*run)(void *argument), void *argument);
 
-/* True if the log may have another line about strangers on this loop: a few in each second, then
- * one that counts the others. On the loop's thread. */
-bool loop_may_complain(struct rpc_loop *loop);
+/* Returns the limit of lines about strangers on this loop, for log_limited(). */
+struct log_limit;
+struct log_limit *loop_complaints(struct rpc_loop *loop);
 
 /* Returns the count of the bytes that the peers of the loop's accepted connections make us
  * buffer. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Features of managers (SessionOpened.features): calls and fields that an older manager would take for something else, so that
- * a client must not send them to one that does not say that it knows them.
+ * Features of managers (SessionOpened.features): calls and fields that an older manager would take for something else. A
+ * client sends them only to a manager that says that it knows them.
  */
 #ifndef RPC_MANAGER_FEATURES_H
 #define RPC_MANAGER_FEATURES_H

@@ -21,9 +21,10 @@ enum message_kind {
 	 * the client has registered. */
 	MESSAGE_PULL = 3, /* from the client's memory to the extent */
 	MESSAGE_PUSH = 4, /* from the extent to the client's memory */
-	/* What has ended on a store, by anybody, survives the loss of power when the reply comes.
-	 * The operand is the store's opening that the sender remembers; the reply's value is the
-	 * present one, also with the status -AFAR_EUNSYNCED: an opening since then ended unclean. */
+	/* When the reply comes, all that has ended on a store, by anybody, survives the loss of
+	 * power. The operand is the store's opening that the sender remembers. The reply's value is
+	 * the present one, also with the status -AFAR_EUNSYNCED: an opening since then ended
+	 * unclean. */
 	MESSAGE_SYNC = 5,
 	/* Has `length` bytes read as zeros. The flags are those of MESSAGE_ZERO_…. */
 	MESSAGE_ZERO = 6,
@@ -47,8 +48,8 @@ struct message_request {
 	uint64_t offset;
 	union {
 		uint64_t operand;
-		/* Of a pull or push: 1 to MESSAGE_MOVE_MAX. Of a zero: 1 to MESSAGE_ZERO_MAX or
-		 * MESSAGE_ZERO_STORE_MAX. */
+		/* 1 to MESSAGE_MOVE_MAX for a pull or push. 1 to MESSAGE_ZERO_MAX or
+		 * MESSAGE_ZERO_STORE_MAX for a zero. */
 		uint64_t length;
 	};
 	union {

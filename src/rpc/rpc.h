@@ -7,8 +7,8 @@
  * timers, handlers and callbacks. Handlers and callbacks must not block. Any thread may call the
  * functions below, the loop's own included, unless they say otherwise.
  *
- * This layer checks the form of everything that a peer sends: the frame's length, protobuf,
- * version, that a request has a call and that a reply answers one of ours. The handler checks what
+ * This layer checks the form of everything that a peer sends: the frame's length, protobuf and
+ * version. A request must have a call, and a reply must answer one of ours. The handler checks what
  * the fields mean.
  */
 #ifndef RPC_RPC_H
@@ -122,12 +122,12 @@ struct rpc_envelope {
  * Sends a request. Before `opened`, requests are kept, and go out then.
  *
  * `done` runs exactly once, on the loop's thread. It gets the frame that answered (valid until it
- * returns), or NULL and a status: -ETIMEDOUT: the deadline has passed; -ECONNRESET: the connection
- * ended, and the call may have been carried out; -ENOTCONN: the connection never was open.
+ * returns), or NULL and a status. -ETIMEDOUT: the deadline has passed. -ECONNRESET: the connection
+ * ended, and the call may have been carried out. -ENOTCONN: the connection never was open.
  *
- * If nothing was sent, rpc_send() returns an error, with a sentence, and does not call `done`:
- * -ENOTCONN or -ECONNRESET (the connection has ended), -ETIMEDOUT (the deadline is past), -EEXIST
- * (a call with this request id still waits for its reply), -EMSGSIZE.
+ * If nothing was sent, rpc_send() returns an error, with a sentence, and does not call `done`.
+ * -ENOTCONN or -ECONNRESET: the connection has ended. -ETIMEDOUT: the deadline is past. -EEXIST: a
+ * call with this request id still waits for its reply. -EMSGSIZE.
  */
 typedef void rpc_done(void *argument, const Afar__Frame *reply, int status);
 int rpc_send(struct rpc_connection *connection, const struct rpc_envelope *envelope,
@@ -158,8 +158,8 @@ struct rpc_connection *rpc_call_connection(const struct rpc_call *call);
  */
 int rpc_frame_decode(const uint8_t *bytes, size_t length, Afar__Frame **out);
 
-/* Return how to free a message, for PREFIX__free_unpacked(): so that it is wiped, unless it is about files, which have no
- * secrets and may be long. */
+/* Return how to free a message, for PREFIX__free_unpacked(). The message is wiped, unless it is about files, which have
+ * no secrets and may be long. */
 ProtobufCAllocator *request_freer(const Afar__Request *request);
 ProtobufCAllocator *reply_freer(const Afar__Reply *reply);
 /* Frees a message likewise. NULL is allowed. */

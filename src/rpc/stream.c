@@ -199,7 +199,7 @@ static void ask_for_another_turn(struct rpc_connection *connection)
 static void end_for_breach(struct rpc_connection *connection, int status)
 {
 	if (connection->is_accepted)
-		listener_complain(connection, NULL, status);
+		connection_complain(connection, NULL, status);
 	if (status == -AFAR_EVERSION)
 		connection_end(connection, status);
 	else

@@ -4,8 +4,8 @@
  * RFC 8446), TLS_AES_128_GCM_SHA256, no certificates, no tickets, no early data. Called by
  * connections and listeners; owns all objects of OpenSSL.
  *
- * Neither end accepts a peer without the key: a server has no certificate to fall back to, a client
- * trusts no certificate, and both check at the end that the key was used.
+ * Neither end accepts a peer without the key. A server has no certificate to fall back to, a client
+ * trusts none, and both check at the end that the key was used.
  */
 #include "rpc/tls.h"
 

@@ -175,7 +175,7 @@ static void serve(const struct pollfd *ends)
 	for (unsigned i = 0; i < nr_connections; i++) {
 		struct relayed *relayed = &relay.connections[i];
 
-		/* What was ended meanwhile is not the descriptor that was looked at. */
+		/* An end that was closed meanwhile is not the descriptor that was looked at. */
 		if (ends[2 + 2 * i].revents && relayed->client == ends[2 + 2 * i].fd)
 			carry_to_server(relayed);
 		if (ends[3 + 2 * i].revents && relayed->server == ends[3 + 2 * i].fd &&

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A relay between this process and the data ports of servers: a network in between that can hold bytes back,
- * change them, and end a connection on one side alone. It takes over this process's connect() for addresses at RELAY_HOST.
+ * A relay between this process and the data ports of servers, in place of a network. It can hold bytes back, change
+ * them, and end a connection on one side alone. It takes over this process's connect() for addresses at RELAY_HOST.
  */
 #ifndef TESTS_RELAY_H
 #define TESTS_RELAY_H
@@ -27,7 +27,7 @@ bool relay_release(unsigned connection);
 
 /* Changes a bit of the byte behind the next `skip` ones that go to the client, or else to the server. */
 void relay_change(unsigned connection, bool is_to_client, uint32_t skip);
-/* Whether that has happened. */
+/* Returns whether that has happened. */
 bool relay_has_changed(unsigned connection);
 
 #endif

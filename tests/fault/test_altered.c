@@ -15,7 +15,7 @@
 
 #include <afar/afar.h>
 
-#include "cluster.h"
+#include "harness/cluster.h"
 #include "relay.h"
 
 #define MIB	      ((uint64_t)1 << 20)

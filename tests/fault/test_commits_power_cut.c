@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The metastore on a disk that loses its power: what was acknowledged is there when it is opened again, and nothing else but
- * what was being committed, wholly.
+ * The metastore on a disk that loses its power. When it is opened again, all that was acknowledged is there, and
+ * nothing else but what was being committed, wholly.
  *
- * This program stands between the store, with LMDB, and the C library. Of each file it knows what was synced, and what was
- * written to each sector since. When the power goes, each sector has one of these contents, by the dice. That is taken down in
- * the middle of a call; the call ends, and the next store begins with it. The power goes while a store is opened, too.
+ * This program stands between the store, with LMDB, and the C library. It knows of each file what was synced, and
+ * what was written to each sector since. When the power goes, each sector has one of these contents, by the dice.
+ * They are noted in the middle of a call; the call ends, and the next store begins with them. The power goes
+ * while a store is opened, too.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +27,7 @@
 
 #include <afar/error.h>
 
-#include "lib/effort.h"
+#include "lib/base/effort.h"
 #include "manager/metastore/metastore.h"
 
 #define SECTOR	   ((size_t)512)
@@ -143,7 +144,7 @@ static void note_write(struct file *file, const uint8_t *bytes, size_t length, s
 		file->length = end;
 }
 
-/* Whether this write is to fail: a page of LMDB's, for which the disk has no room. */
+/* Returns whether this write is to fail: a page of LMDB's, for which the disk has no room. */
 static bool is_refused(const struct file *file, off_t offset)
 {
 	const bool is_head = offset < 2 * 4096;

@@ -25,11 +25,11 @@
 #include <afar/afar.h>
 
 #include "base/clock.h"
-#include "cluster.h"
-#include "lib/child.h"
-#include "lib/effort.h"
-#include "lib/ending.h"
-#include "lib/transport.h"
+#include "harness/cluster.h"
+#include "lib/api/ending.h"
+#include "lib/base/child.h"
+#include "lib/base/effort.h"
+#include "lib/base/transport.h"
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -125,7 +125,7 @@ static void *allocate(void *argument)
 }
 
 /*
- * Eight clients make regions while the manager is killed and started again three times: every call
+ * Eight clients make regions while the manager is killed and started again three times. Every call
  * succeeds in the end, and each has made exactly one region. A call done twice would fail with -EEXIST.
  */
 static void test_manager_restarts_under_calls(void **state)
@@ -163,7 +163,7 @@ static void test_manager_restarts_under_calls(void **state)
 	assert_int_equal(afar_session_close(session), 0);
 }
 
-/* What is open goes on being read while the manager is away, and can be closed when it is back. */
+/* An open region can be read while the manager is away, and closed when it is back. */
 static void test_data_path_needs_no_manager(void **state)
 {
 	struct afar_session *session = open_session();
@@ -231,7 +231,7 @@ static void reap_client(struct client_process *client)
 	close(client->go);
 }
 
-/* A client that is killed in `behaviour` leaves nothing that holds others up: everything it had can be
+/* A client that is killed in `behaviour` leaves nothing that holds others up. Everything it had can be
  * freed, and all of the cluster's memory can be reserved again. */
 static void kill_client_during(const char *behaviour)
 {
@@ -380,8 +380,8 @@ static void test_client_stopped_past_its_lease(void **state)
 
 /* ---- A server */
 
-/* Who sleeps on a queue's descriptor wakes when an operation's time is up, also of one that was submitted after the queue
- * had been armed for others; and not any more when nothing is in flight. */
+/* A program that sleeps on a queue's descriptor wakes when an operation's time is up. It also wakes for one that was
+ * submitted after the queue had been armed for others. It wakes no more when nothing is in flight. */
 static void test_server_stopped_under_an_event_loop(void **state)
 {
 	struct afar_session_options hasty = {.size = sizeof(hasty), .timeout_ms = 3000};
@@ -613,7 +613,7 @@ static void test_dead_server_is_noticed_without_polling(void **state)
 	assert_int_equal(afar_queue_wait(queue, &done, 1, 1, -1), 1);
 	assert_int_equal(done.result, sizeof(bytes));
 	cluster_kill_server(cluster, 0);
-	/* Who brings the manager's answer sees the deaths before it. */
+	/* The thread that brings the manager's answer sees the deaths before it. */
 	for (unsigned i = 0; i < 3; i++) {
 		assert_int_equal(afar_session_status(session, &json), 0);
 		free(json);
@@ -634,7 +634,7 @@ static void test_dead_server_is_noticed_without_polling(void **state)
 	assert_int_equal(afar_session_close(session), 0);
 }
 
-/* What a client does, in which namespace. */
+/* Behaviours of clients, and the namespace of each. */
 static const struct {
 	const char *name;
 	const char *ns;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Fences, with real processes: transfers that were posted before somebody stood still touch nothing any more
- * once the memory is another namespace's, whoever it was that stood still. The cluster's memory is all
- * in use, so the next namespace gets just what the last one had.
+ * Fences, with real processes. Transfers that were posted before somebody stood still touch nothing any more
+ * once the memory is another namespace's, whoever it was that stood still. The cluster's memory is all in
+ * use, so the next namespace gets just what the last one had.
  */
 #include <errno.h>
 #include <sched.h>
@@ -23,12 +23,12 @@
 
 #include <afar/afar.h>
 
-#include "cluster.h"
-#include "lib/bytes.h"
-#include "lib/effort.h"
-#include "lib/ending.h"
-#include "lib/processes.h"
-#include "lib/transport.h"
+#include "harness/cluster.h"
+#include "lib/api/ending.h"
+#include "lib/base/bytes.h"
+#include "lib/base/effort.h"
+#include "lib/base/processes.h"
+#include "lib/base/transport.h"
 
 #define NR_SERVERS   2U
 #define SERVER_BYTES (48 * MIB)
@@ -113,7 +113,7 @@ struct finding {
 	int64_t nr_later;     /* attempts that succeeded after that          */
 };
 
-/* Of the memory that is transferred; NULL where plain memory will do. */
+/* The buffer of the memory that is transferred; NULL where plain memory will do. */
 static struct afar_buffer *buffer;
 
 static int register_if_needed(struct afar_session *session, uint8_t *memory)
@@ -174,7 +174,7 @@ static void transfer_until_failure(struct afar_session *session, struct afar_reg
 			nr_flying += submit_one(queue, region, (unsigned)done.user_data, memory,
 						is_write);
 	}
-	/* What came of reads that failed may be in the memory, too. */
+	/* Reads that failed may have brought bytes into the memory, too. */
 	if (!is_write)
 		finding->nr_leaked += count_bytes(memory, ALL_BYTES, 'B');
 }
@@ -211,8 +211,8 @@ static _Noreturn void report_fault(int number)
 	_exit(write(say_fd, &finding, sizeof(finding)) != sizeof(finding));
 }
 
-/* Stores into all of the region's memory, again and again, until that is not its own any more. That another thread
- * takes it away meanwhile is what is to be seen, and no race. */
+/* Stores into all of the region's memory, again and again, until that is not its own any more. Another thread
+ * takes it away meanwhile: this is to be seen, and is no race. */
 __attribute__((no_sanitize("thread"))) static _Noreturn void
 run_stores(struct afar_session *session)
 {
@@ -274,7 +274,7 @@ static void stop_client_during(const char *behaviour)
 	assert_int_equal(cluster_restart_manager(cluster), 0);
 
 	delete_when_nobody_has_it(session, "old");
-	/* Who has been given the memory itself, and is at it, is waited for. */
+	/* A client that has been given the memory itself, and is at it, is waited for. */
 	if (is_on_local() && is_a_session_ending(session)) {
 		let_it_fail(&client);
 		has_failed = true;
@@ -353,7 +353,8 @@ static void read_all(struct afar_queue *queue, struct afar_region *region, uint8
 	expect_done(queue);
 }
 
-/* What was there before, or what was written; nothing of what the memory held afterwards. */
+/* The region has what was there before, or what was written, and nothing of what
+ * the memory held afterwards. */
 static void expect_no_late_bytes(struct afar_region *region, uint8_t *memory)
 {
 	size_t nr_old, nr_written;
@@ -388,14 +389,14 @@ static void servers_stopped_while_written_to(void)
 	for (unsigned i = 0; i < NR_SERVERS; i++)
 		process_continue(cluster_server(cluster, i));
 
-	/* The servers go on with what they had of the writes, until they are asked for new connections; the queue
-	 * goes on over those, and has nothing of them left to send. */
+	/* The servers go on with what they had of the writes, until they are asked for new connections. The queue
+	 * goes on over those, and has nothing of the writes left to send. */
 	assert_int_equal(afar_queue_connect(queue, afar_region_target(region)), 0);
 	read_all(queue, region, seen);
 	assert_int_equal(count_bytes(seen, ALL_BYTES, 'Z'), 0);
 	assert_int_equal(afar_region_open(ns, "r", &again), 0);
 	expect_no_late_bytes(again, seen);
-	/* What is written from now on is not overtaken by them. */
+	/* They do not overtake what is written from now on. */
 	memset(memory, 'C', ALL_BYTES);
 	post_writes(queue, region, memory);
 	expect_done(queue);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A write that was given up must not land behind what the session writes after it, over whichever queue: one
+ * A write that was given up must not land behind what the session writes after it, over whichever queue. One
  * of a server's threads stands still with the write before it, while the other would serve the next.
  */
 #include <dirent.h>
@@ -21,8 +21,8 @@
 #include <afar/afar.h>
 #include <afar/file.h>
 
-#include "cluster.h"
-#include "lib/effort.h"
+#include "harness/cluster.h"
+#include "lib/base/effort.h"
 
 #define MIB   ((uint64_t)1 << 20)
 #define BYTES 64U
@@ -316,7 +316,8 @@ static void expect_uncut(struct file_world *world)
 	assert_int_equal(afar_file_close(file), 0);
 }
 
-/* The same; and the manager has the file open, however it was closed: its room does not become another file's. */
+/* While the write may land, the manager also has the file open, however it was closed: its room does
+ * not become another file's. */
 static void expect_held(struct file_world *world)
 {
 	uint64_t before = free_bytes(world->other_fs);

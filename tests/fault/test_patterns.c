@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rounds of killing, stopping and continuing whatever is running, by dice, while clients make namespaces, fill
- * them with a pattern that names their owner, verify and free them. What a new namespace holds is zero, and
+ * Rounds of killing, stopping and continuing whatever is running, by dice. Meanwhile clients make namespaces,
+ * fill them with a pattern that names their owner, verify and free them. A new namespace holds zeros, and
  * nobody ever finds another owner's pattern. When everything lives again, all memory can be had again.
  *
  * AFAR_ROUNDS and AFAR_SEED say how many rounds and which dice; the seed is printed.
@@ -26,8 +26,8 @@
 
 #include <afar/afar.h>
 
-#include "cluster.h"
-#include "lib/processes.h"
+#include "harness/cluster.h"
+#include "lib/base/processes.h"
 
 #define MIB	     ((uint64_t)1 << 20)
 #define NR_SERVERS   2U
@@ -101,7 +101,8 @@ static void use(struct owner *owner, struct afar_region *region)
 		owner->words[i] = pattern_of(owner);
 	if (afar_region_pwrite(region, owner->words, sizeof(owner->words), 0) < 0)
 		is_fine = false;
-	/* Also after an error: who was stopped too long reads what it has no right to any more. */
+	/* It looks after an error, too: an owner who was stopped too long reads what it
+	 * has no right to any more. */
 	for (int i = 0; i < NR_LOOKS; i++)
 		is_fine = read_and_look(owner, region, false, "in its own memory") && is_fine;
 	if (is_fine && write(owner->say, "v", 1) != 1)
@@ -284,7 +285,7 @@ static void play_round(struct random_data *dice)
 	let_owners_work();
 }
 
-/* What leaks, hangs this. */
+/* A leak makes this hang. */
 static void expect_everything_free(void)
 {
 	struct afar_namespace_stat stat = {.size = sizeof(stat)};

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that one thread frees, moves, drops, maps anew or gives back as the heap's end while another looks it up in
- * the cache of registrations: not once is a registration found that was made of what was there before. A third thread
- * forks meanwhile.
- * The registrar writes down which of the memories that were at an address it registered. AFAR_LONG=1 goes on for
- * a million rounds, and tells how far it is.
+ * One thread frees, moves, drops or maps memory anew, or gives it back as the heap's end. Another looks it up in the
+ * cache of registrations meanwhile: not once does it find one that was made of what was there before. A third thread
+ * forks meanwhile. The registrar writes down which of the memories that were at an address it registered. AFAR_LONG=1
+ * goes on for a million rounds, and tells how far it is.
  *
- * The same rounds without asking for pending changes do find stale ones: the harness can tell.
+ * Without asking for pending changes, these rounds do find stale ones: the harness can tell.
  */
 #include <errno.h>
 #include <limits.h>
@@ -27,8 +26,8 @@
 
 #include <cmocka.h>
 
-#include "lib/child.h"
-#include "lib/effort.h"
+#include "lib/base/child.h"
+#include "lib/base/effort.h"
 #include "memory/registration_cache.h"
 
 #define SPOT_BYTES ((size_t)64 << 10)
@@ -252,7 +251,7 @@ static void test_would_be_stale(void **state)
 	assert_int_not_equal(play(ROUNDS_LONG, true, CHANGE_UNMAP + 1), 0);
 }
 
-/* What is free there stays free: others map from above. */
+/* Addresses that are free there stay free: others map from above. */
 static int choose_hole(void)
 {
 	hole = mmap(NULL, DISTANCE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A write whose connection was reset may have reached the server all the same, or be on its way: it must not
+ * A write whose connection was reset may have reached the server all the same, or be on its way. It must not
  * land behind what the session writes after it, over whichever queue, nor in memory that has become another
  * region's. Between client and server a relay keeps the write and gives it to the server late.
  */
@@ -16,7 +16,7 @@
 
 #include <afar/afar.h>
 
-#include "cluster.h"
+#include "harness/cluster.h"
 #include "relay.h"
 
 #define MIB	    ((uint64_t)1 << 20)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The manager or a server is killed at any moment of a sealing: the region is as it was, or sealed, its bytes are
+ * The manager or a server is killed at any moment of a sealing. The region is as it was, or sealed. Its bytes are
  * there if its servers are, and no memory is lost.
  */
 #include <errno.h>
@@ -19,7 +19,7 @@
 #include <afar/afar.h>
 
 #include "base/clock.h"
-#include "cluster.h"
+#include "harness/cluster.h"
 
 #define MIB	     ((uint64_t)1 << 20)
 #define LENGTH	     (16 * MIB)
@@ -118,7 +118,7 @@ static void *run_seal(void *argument)
 	return NULL;
 }
 
-/* How long an undisturbed one takes. */
+/* Returns how long an undisturbed one takes. */
 static uint64_t measure(void)
 {
 	struct afar_region *region = make_region();
@@ -193,7 +193,7 @@ static void await_lost(void)
 	assert_int_equal(status, -AFAR_ELOST);
 }
 
-/* What it held is lost, sealed or not; the other's memory is not. */
+/* The killed server's memory is lost, sealed or not; the other's is not. */
 static void test_server_is_killed(void **state)
 {
 	uint64_t longest = measure() * 3 / 2;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Versions of a copy-on-write region under readers that are processes of their own, over two transports at once: no
- * reader ever sees two versions in one, whoever is stopped or killed meanwhile. The namespace has so little memory that what
- * one version gives back is soon in another. AFAR_LONG=1 publishes a million, AFAR_VERSIONS=N as many; a minute has some 5000.
+ * Versions of a copy-on-write region under readers that are processes of their own, over two transports at once.
+ * No reader ever sees two versions in one, whoever is stopped or killed meanwhile. The namespace has so little
+ * memory that what one version gives back is soon in another. AFAR_LONG=1 publishes a million, AFAR_VERSIONS=N as
+ * many; a minute has some 5000.
  *
  * Unit u changes in each version that is a multiple of its period. Every word of it is the number of the version that
  * changed it last. So each version says of each word what it must be.
@@ -25,10 +26,10 @@
 
 #include <afar/cow.h>
 
-#include "cluster.h"
-#include "lib/bytes.h"
-#include "lib/effort.h"
-#include "lib/processes.h"
+#include "harness/cluster.h"
+#include "lib/base/bytes.h"
+#include "lib/base/effort.h"
+#include "lib/base/processes.h"
 
 #define UNIT	   4096U
 #define NR_UNITS   48U
@@ -477,7 +478,7 @@ static void test_reader_is_stopped(void **state)
 	stop_reader("holder-local");
 }
 
-/* What it posted before it stood lands nowhere when its session has ended, and its memory is in other versions. */
+/* Writes that it posted before it stood land nowhere when its session has ended and its memory is in other versions. */
 static void stop_writer(const char *behaviour, bool is_local)
 {
 	const unsigned nr = 40;
@@ -618,7 +619,7 @@ static void test_begin_fails(void **state)
 	drop_all(&writer);
 }
 
-/* Who abandons a version after an unknown outcome, and it was published, is a reader of it. */
+/* A writer that abandons a version of unknown outcome is a reader of it, if it was published. */
 static void test_publish_is_unknown(void **state)
 {
 	struct client writer, hasty;

@@ -17,7 +17,7 @@
 
 #include "base/error.h"
 #include "flash/ftl.h"
-#include "lib/flash_fake.h"
+#include "lib/flash/flash_fake.h"
 #include "simulator/simulate.h"
 
 #define DEVICE_BYTES  (52U << 20)
@@ -145,7 +145,7 @@ static double write_all(struct run *run)
 			   (double)(after.user_blocks - before.user_blocks);
 }
 
-/* Of the layer; `*simulated`: what was to be expected. */
+/* Returns the layer's amplification; `*simulated`: what was to be expected. */
 static double amplification(const char *trace, unsigned streams, double *simulated)
 {
 	enum simulate_policy policy = streams == 1 ? SIMULATE_GREEDY : SIMULATE_OURS;

@@ -6,7 +6,7 @@
  * every event. If a put was reported as failed, the old block is there; if a sync was reported, the
  * new one is.
  */
-#include "lib/flash_bed.h"
+#include "lib/flash/flash_bed.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 
 #include "base/log.h"
 #include "flash/format.h"
-#include "lib/flash_fake_image.h"
+#include "lib/flash/flash_fake_image.h"
 
 #define BLOCKS	 12U
 #define ROUNDS	 40U

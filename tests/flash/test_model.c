@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "lib/flash_fake_image.h"
+#include "lib/flash/flash_fake_image.h"
 #include "world.h"
 
 #define AUDIT_EVERY 8U /* lives */

@@ -23,8 +23,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "flash/format.h"
-#include "lib/effort.h"
-#include "lib/flash_fake_image.h"
+#include "lib/base/effort.h"
+#include "lib/flash/flash_fake_image.h"
 #include "world.h"
 
 #define AUDIT_EVERY	 7U
@@ -41,7 +41,7 @@ struct timeline {
 	size_t last[WORLD_CELLS];
 };
 
-/* What is promised, and what may be there, behind so many events. */
+/* Finds what is promised, and what may be there, behind so many events. */
 static void go_to(struct timeline *timeline, uint64_t event)
 {
 	const struct world *world = timeline->world;

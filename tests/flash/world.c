@@ -12,7 +12,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
-#include "lib/flash_fake_image.h"
+#include "lib/flash/flash_fake_image.h"
 
 #define BLOCKS_MAX   40U
 #define NR_RECORDS   5U
@@ -269,7 +269,7 @@ static void changes(struct world *world, struct world_op *op)
 	}
 }
 
-/* What the op does to its blocks is done where the records have this value or a later one. */
+/* The op has done its work on its blocks where the records have this value or a later one. */
 static void tie(struct world *world, const struct world_op *op, size_t records)
 {
 	struct world_tie *it;
@@ -370,7 +370,7 @@ static void begin_get(struct world *world, struct world_op *op)
 	ftl_get(world->ftl, &op->get);
 }
 
-/* Of the blocks of the run; of all that there are, all of the layer. */
+/* Syncs the blocks of the run; if these are all that there are, all of the layer. */
 static void submit_sync(struct world *world, struct world_op *op)
 {
 	op->sync = (struct ftl_sync){.lba = 0, .count = FTL_ALL, .done = sync_done};
@@ -403,7 +403,7 @@ static void begin_trim(struct world *world, struct world_op *op)
 	memset(world->mirror + (size_t)op->block * FTL_BLOCK, 0, (size_t)op->nr * FTL_BLOCK);
 	changes(world, op);
 	change = maybe_change(world, op);
-	/* Of one without, the next change tells. */
+	/* The next change tells of a trim without one. */
 	if (!change)
 		tie(world, op, world->cells[WORLD_RECORDS].nr);
 	op->trim = (struct ftl_trim){
@@ -537,7 +537,7 @@ static void reading_done(struct ftl_get *get)
 	caa_container_of(get, struct reading, get)->has_ended = true;
 }
 
-/* Whether that is one of the cell's values that it may have; which. */
+/* Checks that this is one of the cell's values that it may have. Returns which. */
 static size_t check_value(const struct world *world, uint32_t cell, uint64_t hash,
 			  const size_t *floor, const size_t *last, const char *when,
 			  uint64_t number)

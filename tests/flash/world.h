@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A translation layer with random requests in flight, and a model of each block: all values that
- * were put there, in order, and which of them a crash may leave. Each block is a cell of the model.
- * All of the caller's records together are one more cell, because their changes are in order. For
- * the search of power cuts and the long random run.
+ * A translation layer with random requests in flight, and a model of each block. The model has all
+ * values that were put there, in order, and knows which of them a crash may leave. Each block is a
+ * cell of the model. All of the caller's records together are one more cell, because their changes
+ * are in order. For the search of power cuts and the long random run.
  */
 #ifndef TESTS_FLASH_WORLD_H
 #define TESTS_FLASH_WORLD_H
@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "flash/ftl.h"
-#include "lib/flash_fake.h"
+#include "lib/flash/flash_fake.h"
 
 #define WORLD_RANGES	   3U
 #define WORLD_RANGE_BLOCKS 210U
@@ -94,9 +94,9 @@ void world_forget(struct world *world);
 
 /*
  * Reads all blocks and records of `ftl`. Checks that each cell has one of its values from
- * `floor[cell]` to `last[cell]` (NULL: those of the model), and that all trims and clones that the
- * records name are done. Otherwise fails the test, and says where. `found[cell]`, unless NULL, is
- * set to the value's index.
+ * `floor[cell]` to `last[cell]` (NULL: those of the model). Checks that all trims and clones that
+ * the records name are done. Otherwise fails the test, and says where. `found[cell]`, unless NULL,
+ * is set to the value's index.
  */
 void world_verify(struct world *world, struct ftl *ftl, const size_t *floor, const size_t *last,
 		  size_t *found, const char *when, uint64_t number);

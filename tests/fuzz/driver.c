@@ -4,9 +4,9 @@
  *
  *	fuzz_NAME CORPUS [RUNS [SEED]]     CORPUS is a folder, or one file to replay
  *
- * The same arguments give the same inputs, and memory does not grow. An input that breaks the target
- * — a signal, a sanitizer's report, or no end — is left in a file, which is named. Inputs end where
- * an unreadable page begins, so that reading past the end is seen without a sanitizer too.
+ * Equal arguments give equal inputs, and memory does not grow. An input that breaks the target — a
+ * signal, a sanitizer's report, or no end — is left in a file, which is named. Inputs end where an
+ * unreadable page begins, so that reading past the end is seen without a sanitizer too.
  */
 #include <dirent.h>
 #include <errno.h>

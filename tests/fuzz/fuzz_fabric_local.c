@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Feeds arbitrary packets and arbitrary rings to an end of a local connection that lends memory, waits for
- * messages and has asked for something itself: what any client that has a ticket may do. The input is steps:
+ * Feeds arbitrary packets and arbitrary rings to an end of a local connection, as any client that has a ticket
+ * may. The end lends memory, waits for messages and has asked for something itself. The input is steps:
  *
  *	0, n       a packet of n bytes, which follow; with a descriptor if n is odd
  *	1, n       n bytes, which follow, into our ring, where it ends
@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "base/shared.h"
-#include "fabric/local/local.h"
+#include "fabric/local/memory.h"
 
 #define LENT_BYTES    4096U
 #define GUARD_BYTES   256U

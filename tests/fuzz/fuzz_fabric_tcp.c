@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Feeds arbitrary bytes to an end of a tcp connection that lends memory, waits for messages and has asked for
- * something itself: what any client that has a ticket may send. The first byte says how the bytes are cut into
- * pieces, and whether the hello is among them. Keys 1 and 2 are good ones, to write and to read only; 3 is of
- * paged memory.
+ * Feeds arbitrary bytes to an end of a tcp connection, as any client that has a ticket may. The end lends memory,
+ * waits for messages and has asked for something itself. The first byte says how the bytes are cut into pieces, and
+ * whether the hello is among them. Keys 1 and 2 are good ones, to write and to read only; 3 is of paged memory.
  *
  * Lent memory lies between guards. They stay as they are, nothing of them comes back, and each connection
  * ends when its bytes do. The pager has memory for a few transfers, which all leave.
@@ -16,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "fabric/paged.h"
 #include "fabric/tcp/tcp.h"
 
 #define LENT_BYTES    256U
@@ -23,7 +23,7 @@
 #define MESSAGE_BYTES 40U
 #define STEPS_MAX     1000000U
 #define PAGES	      2U
-/* What the pager does is in the offset, or, as checked transfers have but one, in their length: */
+/* The offset says what the pager does, or, as checked transfers have but one, their length: */
 #define OFFSET_REFUSE 64U /* takes no such transfer  */
 #define OFFSET_LATE   1U  /* ends it in the next step */
 #define OFFSET_FAIL   2U  /* ends it with an error    */
@@ -223,7 +223,7 @@ static struct fabric_endpoint *accept_peer(void)
 	return endpoint;
 }
 
-/* What comes back is not from beside what is lent. */
+/* Bytes that come back are not from beside what is lent. */
 static void drain(int fd)
 {
 	uint8_t bytes[4096];

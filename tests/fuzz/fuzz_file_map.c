@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Runs of files from a manager that may lie: whatever is accepted keeps every byte of a file inside the pool, and the runs in
- * order. An input is the pool's length in units, and orders of 25 bytes: what to do, and three numbers.
+ * Runs of files from a manager that may lie. Whatever is accepted keeps every byte of a file inside the pool, and the
+ * runs in order. An input is the pool's length in units, and orders of 25 bytes: what to do, and three numbers.
  */
 #include <stddef.h>
 #include <stdint.h>

@@ -15,10 +15,10 @@
 #include <string.h>
 
 #include "base/checksum.h"
-#include "flash/check.h"
 #include "flash/format.h"
-#include "flash/scrub.h"
-#include "lib/flash_space_bed.h"
+#include "flash/upkeep/check.h"
+#include "flash/upkeep/scrub.h"
+#include "lib/flash/flash_space_bed.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -130,7 +130,7 @@ static void fix_tables(uint64_t parity)
 	fix(ANCHORS, image[FORMAT_ANCHOR_AT + parity]);
 }
 
-/* What was drawn at random is made the same each time, so that an input does the same each time. */
+/* Makes what was drawn at random the same each time, so that an input does the same each time. */
 static void settle_random(void)
 {
 	memset(layout.uuid, 1, sizeof(layout.uuid));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Feeds arbitrary bytes to rpc_frame_decode(), which meets what any holder of a key may send. What it
- * accepts must be in order: our version, a body, and what packing makes of it is safe to decode too. */
+/* Feeds arbitrary bytes to rpc_frame_decode(), which meets what any holder of a key may send. A frame that
+ * it accepts must be in order: our version, a body, and what packing makes of it is safe to decode too. */
 #include <stdint.h>
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Feeds arbitrary requests to the manager's core, as operator, client and servers, which are connected by
- * keys and may send anything; servers' answers, lost connections and failing commits come between. What
- * it must keep: every request gets one answer, failures say why, and its tables can be read again.
+ * keys and may send anything. Servers' answers, lost connections and failing commits come between. The core
+ * must see to this: every request gets one answer, failures say why, and its tables can be read again.
  *
  * Input: steps of a byte of flags, two bytes of length, and so many bytes of a protobuf `Request`.
  */
@@ -12,8 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/manager_memory_store.h"
+#include "lib/manager/manager_memory_store.h"
 #include "manager/core_private.h"
+#include "manager/calls/outgoing.h"
+#include "manager/members/principals.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Feeds arbitrary bytes to what reads rights that clients carry: capability_verify(), which meets any
- * client of a server, and pass_parse(), which meets strangers at its handshake. Nothing that was not
- * signed is believed; what was comes back as it went in; a pass has one spelling. */
+/* Feeds arbitrary bytes to what reads rights that clients carry. It feeds capability_verify(), which
+ * meets any client of a server, and pass_parse(), which meets strangers at its handshake. Nothing that
+ * was not signed is believed. Signed rights come back as they went in. A pass has one spelling. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -4,11 +4,12 @@
  * there.
  *
  *	file_writer write FOLDER LOG [STEPS]
- *	                                takes so many steps, or writes until its input ends, and notes in
- *	                                LOG, which lies on another disk, what fsync has made durable; ends
- *	                                with 3 if a call fails
- *	file_writer verify FOLDER LOG   whether all that was noted is there, or what was written later in
- *	                                its place, and whether it is whole
+ *	                                takes so many steps, or writes until its input ends. It notes what
+ *	                                fsync has made durable in LOG, which lies on another disk. Ends
+ *	                                with 3 if a call fails.
+ *
+ *	file_writer verify FOLDER LOG   checks that all that was noted is there, or what was written later
+ *	                                in its place, and that it is whole
  *
  * A step writes a new file, which replaces an older one by rename, or overwrites records of one file
  * in place. Everything that is written begins with the step's number, and the rest follows from it.
@@ -87,7 +88,7 @@ static size_t file_bytes(uint64_t step)
 	return sizeof(struct header) + mix(step) % (FILE_BYTES_MAX - sizeof(struct header));
 }
 
-/* What step `step` writes into one file or one record. */
+/* Makes what step `step` writes into one file or one record. */
 static void make_content(uint64_t step, size_t bytes, uint64_t *words)
 {
 	const struct header header = {.step = step, .bytes = bytes};
@@ -127,7 +128,7 @@ static void read_log(const char *path)
 		fclose(log);
 }
 
-/* ---- Writing. What fails, fails because the disk is gone: nothing is noted then. */
+/* ---- Writing. A call fails because the disk is gone: nothing is noted then. */
 
 static int fail(const char *what)
 {

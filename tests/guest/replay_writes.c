@@ -5,9 +5,9 @@
  * drivers/md/dm-log-writes.c, which has the format.)
  *
  *	replay_writes LOG OUT           replays into OUT, a file of the disk's size, of zeros. At each
- *	                                flush behind a change it prints a line "flush NUMBER MARK", with the last mark in
- *	                                the log or "none", and goes on when it has read a line. Ends with
- *	                                "end ENTRIES".
+ *	                                flush behind a change it prints a line "flush NUMBER MARK", with
+ *	                                the last mark in the log or "none". It goes on when it has read a
+ *	                                line. Ends with "end ENTRIES".
  */
 #include <errno.h>
 #include <fcntl.h>

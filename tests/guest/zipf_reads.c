@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reads of whole files of one folder, some of which are read far more often than others: the n-th in
- * rank is read as often as 1/n^0.99 says, as in YCSB. For disk_speed.sh.
+ * Reads whole files of one folder, some of them far more often than others. The n-th in rank is read
+ * as often as 1/n^0.99 says, as in YCSB. For disk_speed.sh.
  *
  *	zipf_reads make FOLDER			makes the files
  *	zipf_reads direct FOLDER SECONDS	reads them past the page cache

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "foothold.h"
-#include "lib/control.h"
+#include "lib/rpc/control.h"
 
 struct town town;
 

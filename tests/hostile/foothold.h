@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "intruder.h"
-#include "lib/data_client.h"
+#include "lib/fabric/data_client.h"
 #include "town.h"
 
 extern struct town town;
@@ -30,7 +30,7 @@ struct foothold {
 void gain_foothold(struct foothold *foothold, const char *name, uint64_t bytes);
 /* The region may be gone, and the session, too. */
 void lose_foothold(struct foothold *foothold);
-/* As soon as no session has a region of it open, which is when servers have closed what those had. */
+/* Deletes it when no session has a region of it open: servers have closed what those had by then. */
 void foothold_delete_namespace(const char *name);
 
 void get_keys(struct foothold *foothold, const struct place *place, struct remote *remote);

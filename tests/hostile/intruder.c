@@ -13,7 +13,7 @@
 #include <afar/error.h>
 
 #include "base/clock.h"
-#include "lib/control.h"
+#include "lib/rpc/control.h"
 #include "rpc/layout.h"
 
 #define PATIENCE_MS 20000

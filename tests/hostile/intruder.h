@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A client that speaks the protocol by itself, so that it can cheat: it keeps what it should drop, changes
+ * A client that speaks the protocol by itself, so that it can cheat. It keeps what it should drop, changes
  * what it was given, and stops in the middle. Failures of what an honest client could do, too, fail the
  * running test; what it tries beyond that returns a status.
  */
@@ -35,7 +35,7 @@ struct place {
 	uint64_t first_length;
 };
 
-/* What opens the memory of a region's first chunk. */
+/* This opens the memory of a region's first chunk. */
 struct remote {
 	uint64_t key;
 	uint64_t at; /* remote address */
@@ -61,7 +61,7 @@ int intruder_enter(struct intruder *intruder, const char *address, const struct 
 /* Connect and Grant, with whatever one likes to send. */
 int intruder_ask_ticket(struct rpc_connection *control, uint64_t session, uint64_t ns,
 			uint32_t rights, struct rpc_ticket *out);
-/* The same for attaching a layout. */
+/* Connect and Grant for attaching a layout. */
 int intruder_ask_to_attach(struct rpc_connection *control, uint64_t session, uint64_t ns,
 			   uint32_t rights, uint64_t generation, struct rpc_ticket *out);
 int intruder_ask_keys(struct rpc_connection *control, uint64_t session, const struct place *place,

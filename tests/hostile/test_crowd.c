@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * More clients than a server, or a manager, has descriptors for: those that it has no room for are refused or wait, which is
- * said in one line; its memory stays bounded, whatever those it has taken ask for; those that were there before are served
- * on; and when the crowd has gone, others are let in again.
+ * More clients than a server, or a manager, has descriptors for. Those that it has no room for are refused or wait, and
+ * one line says so. Its memory stays bounded, whatever those it has taken ask for. Those that were there before are
+ * served on. When the crowd has gone, others are let in again.
  *
  * AFAR_LONG=1: a crowd of 5000.
  */
@@ -25,8 +25,8 @@
 #include <afar/error.h>
 
 #include "intruder.h"
-#include "lib/control.h"
-#include "lib/data_client.h"
+#include "lib/fabric/data_client.h"
+#include "lib/rpc/control.h"
 #include "rpc/message.h"
 #include "town.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A client that cheats: whatever it shows, changes, keeps or guesses, it reads and writes nothing that is not
- * its own, an honest client beside it goes on, and the server's log has a line about it.
+ * A client that cheats. Whatever it shows, changes, keeps or guesses, it reads and writes nothing that is not
+ * its own. An honest client beside it goes on, and the server's log has a line about it.
  *
  *   test_hostile [TEST]     "*" and "?" stand for anything
  *
@@ -27,8 +27,9 @@
 #include <afar/error.h>
 
 #include "base/clock.h"
+#include "fabric/mapped.h"
 #include "foothold.h"
-#include "lib/transport.h"
+#include "lib/base/transport.h"
 #include "town.h"
 
 #define SMALL (2 * MIB)
@@ -394,7 +395,7 @@ static void test_revoked_principal(void **state)
 
 static uint8_t bulk[INTRUDER_ROOM];
 
-/* Begins to read or write all of the region, and stops in the middle: the rest is not sent, or not taken,
+/* Begins to read or write all of the region, and stops in the middle. The rest is not sent, or not taken,
  * before the queue is polled again. */
 static void begin_transfer(struct data_client *data, const struct place *place,
 			   const struct remote *remote, bool is_write)
@@ -480,8 +481,7 @@ static void test_stalled_read(void **state)
 	stall(false);
 }
 
-/* The same on a connection of another session, which has opened another region of the namespace: it was told
- * the key. */
+/* Stalls on a connection of another session, which has opened another region of the namespace: it was told the key. */
 static void stall_with_accomplice(bool is_write)
 {
 	struct foothold owner, accomplice;

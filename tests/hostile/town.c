@@ -15,9 +15,9 @@
 
 #include <cmocka.h>
 
-#include "cluster.h"
-#include "lib/effort.h"
-#include "process.h"
+#include "harness/cluster.h"
+#include "harness/process.h"
+#include "lib/base/effort.h"
 
 static struct cluster *cluster;
 static char server_log[256], manager_log[256];

@@ -13,7 +13,7 @@
 #include <afar/afar.h>
 
 #include "base/key.h"
-#include "lib/bytes.h"
+#include "lib/base/bytes.h"
 
 #define TOWN_BYTES    (64 * MIB) /* the server lends                                    */
 #define HONEST_BYTES  (2 * MIB)
@@ -34,18 +34,18 @@ struct town {
 int town_open(struct town *town);
 void town_close(struct town *town);
 
-/* The honest client goes on, the victim's memory is as it was, and the server's log has at least so many lines
+/* The honest client goes on, and the victim's memory is as it was. The server's log has at least so many lines
  * more about refusals than at the last call. */
 void town_expect_peace(struct town *town, unsigned nr_refusals);
 
 /* Resident memory of the daemons. */
 uint64_t town_server_bytes(void);
 uint64_t town_manager_bytes(void);
-/* How many lines of a daemon's log have this. */
+/* These return how many lines of a daemon's log have this. */
 unsigned town_server_says(const char *what);
 unsigned town_manager_says(const char *what);
 
-/* Whether something of a session is left, with the manager or on a server. */
+/* Returns whether something of a session is left, with the manager or on a server. */
 bool town_knows(struct town *town, uint64_t session);
 
 /* All memory that is free becomes a namespace's, which finds it zeroed and fills it. */

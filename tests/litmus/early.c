@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Puts itself before the operations of a fabric. Owns the completions that are ahead of their writes, and the writes that
- * it holds back, every other one: networks are quick, and emulated ones do what they are told at once. */
+/* Puts itself before the operations of a fabric. Owns the completions that are ahead of their writes, and the
+ * writes that it holds back, every other one. It does so because networks are quick, and emulated ones do
+ * what they are told at once. */
 #include "early.h"
 
 #include <errno.h>
@@ -119,7 +120,7 @@ static int early_poll(struct fabric_queue *queue, struct fabric_completion *out,
 	return count;
 }
 
-/* Who sleeps does not poll. */
+/* A thread that sleeps does not poll. */
 static int early_arm(struct fabric_queue *queue)
 {
 	return nr_ahead || nr_held ? -EAGAIN : real->queue_arm(queue);

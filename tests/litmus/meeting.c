@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A barrier of two, who spin for a moment and then sleep: where there are fewer cores than processes, who sleeps is
- * woken sooner than who spins is let run again, and the other gets there sooner. */
+/* A barrier of two, who spin for a moment and then sleep. Where there are fewer cores than processes, a sleeper is
+ * woken sooner than a spinner is let run again. So the other gets there sooner. */
 #include "meeting.h"
 
 #include <linux/futex.h>

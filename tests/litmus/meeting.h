@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where the two processes of a litmus test meet between rounds: a page that they share, so that neither the
+ * The two processes of a litmus test meet here between rounds: on a page that they share. So neither the
  * network nor a third process makes one of them late, and rounds cost little beside what they try.
  */
 #ifndef TESTS_MEETING_H

@@ -10,7 +10,7 @@
 
 #include "client/session.h"
 #include "early.h"
-#include "lib/transport.h"
+#include "lib/base/transport.h"
 
 #define FLAG_STRIDE  64U /* flags do not lie in one line */
 #define AT_ONCE	     16

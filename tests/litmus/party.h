@@ -3,9 +3,9 @@
  * A party of a litmus test: a process with a session, one region that both parties share, and queues
  * connected to it. Ends its process with a line when anything fails that should not.
  *
- * What is played is played in slots, each with data, flags and a queue of its own. On verbs these are several at
- * once, so that a round does not cost the time of each of its transfers, which are slow there. Elsewhere there is
- * one, as more of them hide from each other what one of them would show.
+ * Programs are played in slots, each with data, flags and a queue of its own. On verbs these are several at once,
+ * so that a round does not cost the time of each of its transfers, which are slow there. Elsewhere there is one,
+ * as more of them hide from each other what one of them would show.
  *
  * The region is striped over two servers, so that data is on both and flags are where most of it is not.
  */
@@ -49,7 +49,7 @@ struct party {
 };
 
 /* `is_early`: its writes complete before they are in the server's memory, as on verbs, and flushes read behind
- * them. As many slots as data of that size has room for. */
+ * them. Makes as many slots as there is room for with data of that size. */
 void party_open(struct party *party, const char *name, const char *uri, int meeting_fd,
 		size_t data_bytes, bool is_early);
 void party_close(struct party *party);

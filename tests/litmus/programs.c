@@ -8,7 +8,7 @@
 
 #include <afar/barrier.h>
 
-#include "lib/transport.h"
+#include "lib/base/transport.h"
 #include "party.h"
 
 /* ---- Message passing: the writer */
@@ -75,9 +75,9 @@ static bool is_early(const struct role *role)
 	return role->order == BY_FLUSH_EARLY || role->order == BY_AFTER_EARLY;
 }
 
-/* Whether the reader says through the servers that it has read all of it: that keeps them as busy as they are under
- * programs, and shows many times what is to be seen when the two meet elsewhere. On verbs it takes too long, and is done only
- * where the writer has to go on polling, for the writes that it holds back. */
+/* Returns whether the reader says through the servers that it has read all of it. This keeps them as busy as they are
+ * under programs, and shows many times what is to be seen when the two meet elsewhere. On verbs it takes too long, and
+ * is done only where the writer has to go on polling, for the writes that it holds back. */
 static bool is_answered(const struct role *role)
 {
 	return !is_on_verbs() || is_early(role);
@@ -116,7 +116,7 @@ static void write_rounds(struct party *party, const struct role *role)
 
 /* ---- Message passing: the reader */
 
-/* What it has asked for in a slot. */
+/* The reader has asked for this in a slot. */
 enum asking { FOR_FLAG, FOR_DATA, FOR_NOTHING };
 
 static void ask_for_flag(struct party *party, const struct role *role, unsigned slot)

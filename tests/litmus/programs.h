@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The programs of the litmus tests. Each role of each is a process, which the test starts with what it is to do on its
- * command line, and which says in a pipe that it is ready, and then what it has found.
+ * The programs of the litmus tests. Each role of each is a process, whose command line tells it what to do. It says in
+ * a pipe that it is ready, and then what it has found.
  */
 #ifndef TESTS_PROGRAMS_H
 #define TESTS_PROGRAMS_H
@@ -36,7 +36,7 @@ struct findings {
 
 /* For client_start(). `out` is of ROLE_TEXT_MAX bytes. */
 void role_write(const struct role *role, char *out);
-/* What client_start() has started: returns the status that the process is to end with. */
+/* Runs what client_start() has started: returns the status that the process is to end with. */
 int role_run(char **argv);
 
 #endif

@@ -16,10 +16,10 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "cluster.h"
-#include "lib/effort.h"
-#include "lib/processes.h"
-#include "lib/transport.h"
+#include "harness/cluster.h"
+#include "lib/base/effort.h"
+#include "lib/base/processes.h"
+#include "lib/base/transport.h"
 #include "party.h"
 #include "programs.h"
 
@@ -129,7 +129,7 @@ static unsigned nr_rounds(unsigned data_bytes)
 	return fewer((unsigned)test_effort(ROUNDS_QUICK, ROUNDS, ROUNDS_LONG), data_bytes);
 }
 
-/* Of a program without order, however often others run. */
+/* Rounds of a program without order, however often others run. */
 static unsigned nr_reported(unsigned data_bytes)
 {
 	return fewer(ROUNDS, data_bytes);

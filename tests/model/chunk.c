@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is modelled, and from where:
+ * The model, and where it is from:
  *
- *   memory of a server      src/server/extent_book.c (the table of states), extent.c, fence.c
- *     FREE -> GRANTED         extent_pool_reserve(), for ExtentsReserve; numbers are never used again
- *     GRANTED -> DRAINING     extent_pool_drain(): no key is given any more; for ExtentsRelease, or because
+ *  - memory of a server     src/server/memory/extent_book.c (the table of states), extent.c, fence.c
+ *     - FREE -> GRANTED       extent_pool_reserve(), for ExtentsReserve; numbers are never used again
+ *     - GRANTED -> DRAINING   extent_pool_drain(): no key is given any more; for ExtentsRelease, or because
  *                             ServerJoined lists it
- *     DRAINING -> KEYLESS     the same: the registrations are closed, no write can begin
- *     KEYLESS -> FENCED       extent_pool_drained(), when fence_extents() has had every endpoint closed that
+ *     - DRAINING -> KEYLESS   the same: the registrations are closed, no write can begin
+ *     - KEYLESS -> FENCED     extent_pool_drained(), when fence_extents() has had every endpoint closed that
  *                             may have met a key: no write can go on (there: DIRTY)
- *     FENCED -> FREE          scrub_one() (there: SCRUBBING, then CLEAN)
- *   a session on a server   control.c: Connect, Grant; tickets.c: issue, redeem, revoke;
- *                             an endpoint is in the domain of its session's namespace, whose keys alone
+ *     - FENCED -> FREE        scrub_one() (there: SCRUBBING, then CLEAN)
+ *  - a session on a server  control.c: Connect, Grant; tickets.c: issue, redeem, revoke.
+ *                             An endpoint is in the domain of its session's namespace, whose keys alone
  *                             it can use (domains.c)
- *     its end                 fence_session(), for SessionEnd: no tickets, endpoints closed
- *   the manager             sessions.c: end_session(), make_fences(), session_fenced(), let_go();
+ *     - its end               fence_session(), for SessionEnd: no tickets, endpoints closed
+ *  - the manager            sessions.c: end_session(), make_fences(), session_fenced(), let_go();
  *                           servers.c: servers_drive(), server_answered(), server_down(), reconcile(),
  *                           lose_incarnation(), forget(); reserve.c: job_finish(); rights.c: end_users();
  *                           namespaces.c: namespace_release()
  *
- * A record (granted, releasing), fences, ends of sessions and their regions are what the manager has stored;
- * what it has asked and not heard of is lost with it, and with the connection.
+ * The manager has stored a record (granted, releasing), fences, ends of sessions and their regions. All that it
+ * has asked and not heard of is lost with it, and with the connection.
  *
- * All sessions are hostile. They take at once whatever they can get — passes, capabilities, tickets, endpoints
- * —, close nothing, share keys within their namespace, and each endpoint that ever met a valid key has a
- * transfer half through, which can go on at any moment until the endpoint is closed: tcp looks at a key when
- * a transfer begins. Taking less, or later, would only spare the search what is less dangerous. Every end of
- * a session counts as one by force.
+ * All sessions are hostile. They take at once whatever they can get (passes, capabilities, tickets, endpoints),
+ * close nothing, and share keys within their namespace. Each endpoint that ever met a valid key has a transfer
+ * half through. It can go on at any moment until the endpoint is closed: tcp looks at a key when a transfer
+ * begins. Taking less, or later, would only spare the search what is less dangerous. Every end of a session
+ * counts as one by force.
  */
 #include "chunk.h"
 
@@ -264,7 +264,7 @@ static void join_steps(struct search *search, const struct chunk_world *rules,
 	reach(search, rules, "manager: takes ServerJoin", STEP_REPAIR, &next);
 }
 
-/* What servers must be told. */
+/* Sends what servers must be told. */
 static void drive_steps(struct search *search, const struct chunk_world *rules,
 			const struct world *world, unsigned v)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The model of one chunk of memory on each of one or two servers, that passes between two namespaces, with a
- * manager and hostile sessions. chunk.c says what is modelled and from which functions; the rules that can
- * be broken on purpose are here, because a search that finds nothing has to show that it can find.
+ * manager and hostile sessions. The head of chunk.c says what is modelled and from which functions. The rules
+ * that can be broken on purpose are here, because a search that finds nothing has to show that it can find.
  */
 #ifndef TESTS_MODEL_CHUNK_H
 #define TESTS_MODEL_CHUNK_H

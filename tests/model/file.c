@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is modelled, and from where:
+ * The model, and where it is from:
  *
  *   a client               src/client/
  *     opening, closing       file_open.c, file_close() in file.c; an answer that a recall has overtaken is
@@ -8,8 +8,8 @@
  *     a write                write_once() in file_transfer.c: inside the inode's gate it makes room
  *                            (inode_extend()), posts, and tells the end before it completes (inode_tell_end())
  *     a truncate             file_resize() in file_change.c: its own gate is shut, so nothing of its own is
- *                            posted or loose (inode_shut()); it zeroes the rest of the unit when others have
- *                            given the file up (CUT_ASKS); ends are lowered
+ *                            posted or loose (inode_shut()). It zeroes the rest of the unit when others have
+ *                            given the file up (CUT_ASKS). Ends are lowered
  *     a recall               give_up() in fs_recall.c
  *     a close                file_close() in file.c, closings_take() in fs_closing.c
  *     claims                 fs_session_resumed() in fs_claim.c, of what is open, with ends and layouts
@@ -22,10 +22,10 @@
  *     what changes wait for  waits.c: change_wait(), hold_wait()
  *     free units             pool.c: pool_take(), pool_give(), pool_give_zeroed()
  *     sweeps                 scrubs.c: scrubs_drive(), files_scrubbed()
- *   a server               src/server/trim.c: orders of an earlier connection are dropped before it joins again
+ *   a server               src/server/memory/trim.c: orders of an earlier connection are dropped before it joins again
  *
  * A file has one unit of the pool or none. Each change is committed before it is answered, and the manager may end
- * between the two; then it is asked again, and answers as it would have. Growing is committed in a step of its
+ * between the two. Then it is asked again, and answers as it would have. Growing is committed in a step of its
  * own, because its answer is what lets a client write. A client has one write and one truncate under way at most.
  * A truncate waits for others as long as it takes. Everybody may remove the file's name.
  *
@@ -91,7 +91,7 @@ static bool may_fail(const struct file_world *rules, struct file_state *next)
 	return true;
 }
 
-/* What the server has taken it goes on with. The sweep ends, because its calls do. */
+/* The server goes on with what it has taken. The sweep ends, because its calls do. */
 static void lose_server(struct file_state *state)
 {
 	state->late |= state->orders;
@@ -109,7 +109,7 @@ static void forget_file(struct file_state *state, struct file *file)
 	file->holds = file->recaller = file->recalled = 0;
 }
 
-/* What it has asked for it asks for again. */
+/* The client asks again for what it has asked for. */
 static void lose_manager(const struct file_world *rules, struct file_state *state, unsigned c)
 {
 	struct client *client = &state->clients[c];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The model of files that share a pool: how they get units of it, hold them, give them back, and how long they are.
- * file.c says what is modelled and from which functions. The rules that can be broken on purpose are here, each with
- * the trap that it guards against, because a search that finds nothing has to show that it can find.
+ * The head of file.c says what is modelled and from which functions. The rules that can be broken on purpose are
+ * here, each with the trap that it guards against. A search that finds nothing has to show that it can find.
  */
 #ifndef TESTS_MODEL_FILE_H
 #define TESTS_MODEL_FILE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What clients of the model of file.c do with files, and how the manager answers: opening, closing, writing, truncating,
+ * Clients of the model of file.c work with files, and the manager answers: opening, closing, writing, truncating,
  * removing, and giving a file up.
  */
 #include "file_world.h"
@@ -164,7 +164,8 @@ static void close_steps(struct search *search, const struct file_world *rules,
 
 /* ---- Writing */
 
-/* Who has given the file up waits until it is cut. Others go on, or they would never give it up. */
+/* A client that gave the file up waits until it is cut. Others go on, or
+ * they would never give it up. */
 static bool waits_for_recall(const struct file *file, unsigned c)
 {
 	return file->recaller != 0 && file->recaller != c + 1 && (file->recalled & bit_of(c));

@@ -74,7 +74,7 @@ struct file {
 	uint8_t holds;	  /* clients */
 	uint8_t recaller; /* client from 1 */
 	uint8_t recalled; /* clients that gave it up for that */
-	/* What users may count on: */
+	/* Users may count on this: */
 	uint8_t least, most; /* size */
 	uint8_t kept;	     /* halves that have to be as they were written */
 };
@@ -110,7 +110,7 @@ void count_on_less(struct file *file, uint8_t size);
 void count_on_claims(const struct file_world *rules, struct file_state *state);
 /* A unit leaves a file, or its end does: bytes from `from` on are nobody's. */
 void cut_bytes(struct file_state *state, uint8_t unit, uint8_t from);
-/* What clients know of a file, and have posted to it, is of an earlier layout from now on. */
+/* From now on, what clients know of a file, and have posted to it, is of an earlier layout. */
 void change_layout(struct file_state *state, unsigned f);
 
 /* The manager takes a hold back; one that was the last of a file without names ends it. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The search: states in one array in the order they were found, a hash table of their places, and the
- * steps of repair between them, which are followed backwards from all states where everything is well.
+ * The search: states in one array in the order they were found, and a hash table of their places. The
+ * steps of repair between them are followed backwards from all states where everything is well.
  */
 #include "search.h"
 

@@ -19,9 +19,9 @@ struct model {
 	const void *context;
 	/* Calls search_reach() for every state that one step leads to. */
 	void (*steps)(struct search *search, const void *context, const void *state);
-	/* Why the state must not be, or NULL. */
+	/* Returns why the state must not be, or NULL. */
 	const char *(*wrong)(const void *context, const void *state);
-	/* Whether everything is well. */
+	/* Returns whether everything is well. */
 	bool (*is_well)(const void *context, const void *state);
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Searches the model of chunk.c for a state in which two namespaces could write the same memory, or which
- * nobody comes out of; then breaks each of its rules in turn and sees that the search notices. AFAR_LONG=1
+ * nobody comes out of. Then breaks each of its rules in turn and sees that the search notices. AFAR_LONG=1
  * searches larger worlds, for minutes and gigabytes.
  *
  *   test_model [BUG]    shows the way to what is wrong with that rule broken, by its name in chunk.h

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Searches the model of file.c for a state in which a file has another's bytes, bytes that were cut off, or a wrong size, or
- * from which the pool never becomes free; then breaks each of its rules in turn and sees that the search notices.
- * AFAR_LONG=1 searches larger worlds, for minutes and gigabytes.
+ * Searches the model of file.c for a state in which a file has another's bytes, bytes that were cut off, or a wrong
+ * size. Also for one from which the pool never becomes free. Then breaks each of its rules in turn and sees that the
+ * search notices. AFAR_LONG=1 searches larger worlds, for minutes and gigabytes.
  *
  *   test_model_files [BUG]    shows the way to what is wrong with that rule broken, by its name in file.h
  */

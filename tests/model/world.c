@@ -59,7 +59,7 @@ static const char *wrong_memory(const struct chunk_world *rules, const struct se
 	return NULL;
 }
 
-/* What the manager counts on: memory on its books is out of reach for who is gone. */
+/* The manager counts on this: memory on its books is out of reach for a session that is gone. */
 static const char *wrong_session(const struct world *world, const struct server *server, unsigned s)
 {
 	uint8_t bit = (uint8_t)(1U << s);
@@ -114,7 +114,7 @@ void take_keys(struct server *server, uint8_t sessions)
 		server->is_key_out = 1;
 }
 
-/* Whose endpoints the memory's keys are good on. */
+/* Returns whose endpoints the memory's keys are good on. */
 static uint8_t domain_of(const struct chunk_world *rules, const struct server *server)
 {
 	return rules->bug == BUG_ONE_DOMAIN ? 0xff : sessions_of(rules, server->memory_ns);
@@ -142,7 +142,7 @@ static void take_what_can_be_had(const struct chunk_world *rules, struct world *
 	used = (server->tickets | may_ask) & (uint8_t)~server->endpoints;
 	server->endpoints |= used;
 	server->tickets = (server->tickets & (uint8_t)~used) | may_ask;
-	/* Grant. Who can use another's key may prefer not to be seen with one. */
+	/* Grant. A session that can use another's key may prefer not to be seen with one. */
 	if (server->memory == GRANTED && rules->bug != BUG_FENCE_ONLY_WHO_WAS_GRANTED)
 		take_keys(server, server->capabilities & may_ask);
 
@@ -155,7 +155,7 @@ static void take_what_can_be_had(const struct chunk_world *rules, struct world *
 
 /* ---- States that differ in nothing that matters are made one */
 
-/* What is left on a server of a session that is gone and can do nothing there. */
+/* Forgets what is left on a server of a session that is gone and can do nothing there. */
 static void forget_gone(const struct chunk_world *rules, const struct world *world,
 			struct server *server)
 {

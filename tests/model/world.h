@@ -19,7 +19,7 @@ enum link { LINK_DOWN, LINK_JOINING, LINK_JOINED };
 enum record { RECORD_NONE, RECORD_GRANTED, RECORD_RELEASING };
 enum life { LIVE, ENDING, GONE };
 
-/* Bytes only: states are compared as memory. Sets of sessions are bits; numbers of extents are small and
+/* Bytes only: states are compared as memory. Sets of sessions are bits. Numbers of extents are small and
  * taken again once nothing in the state has them any more, which is the same as never. */
 struct server {
 	uint8_t is_up;

@@ -74,7 +74,7 @@ const struct posix_case posix_attribute_cases[] = {
 	{0},
 };
 
-/* As users 1001 and 1002, who share group 2000, and 1003, who does not. */
+/* Run as users 1001 and 1002, who share group 2000, and 1003, who does not. */
 const struct posix_case posix_user_cases[] = {
 	{"chown", "mknod f file 644; chown f 1001 2000; stat f; chown f -1 2001; stat f; chown f "
 		  "1002 -1; stat f; chown f -1 -1; stat f"},

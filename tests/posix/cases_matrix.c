@@ -56,7 +56,7 @@ static void generate_renames(posix_take *take)
 	}
 }
 
-/* What is done to a file, or to a name in a directory. All in one script, as one user. */
+/* Tries all that is done to a file, or to a name in a directory. All in one script, as one user. */
 static void generate_permissions(posix_take *take)
 {
 	static const struct {

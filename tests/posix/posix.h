@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The same calls in two directories: one of a file system that everybody trusts, and one of a mount.
- * A case is a script; running it writes a transcript of what each call returned. Nobody says what
- * is right: both transcripts must be the same.
+ * Makes the same calls in two directories: one of a file system that everybody trusts, and one of a mount. A
+ * case is a script; running it writes a transcript of what each call returned. Nobody says what is right: both
+ * transcripts must be the same.
  *
  * A script is steps, divided by ';': "open 0 f rw,creat 644; write 0 hello; stat f". Numbers of files
  * are the script's own, 0 to 15. In words, "@N" is a name of N bytes, "@@N" a path of N bytes that leads here,
@@ -32,7 +32,7 @@ extern const struct posix_case posix_user_cases[]; /* for root */
 typedef void posix_take(const char *name, const char *script, bool needs_root);
 void posix_generate(posix_take *take);
 
-/* What a running script has. Each runs in a process of its own. */
+/* A running script has this. Each runs in a process of its own. */
 struct posix_run {
 	int fds[FILES_MAX];
 	void *folder; /* DIR */

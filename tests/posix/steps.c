@@ -104,7 +104,7 @@ static void result(long ret)
 		posix_note(" -> %ld", ret);
 }
 
-/* What `length` bytes look like, shortly. */
+/* Notes what `length` bytes look like, shortly. */
 static void note_data(const unsigned char *data, size_t length)
 {
 	size_t at = 0;
@@ -296,7 +296,7 @@ static void step_fstat(struct posix_run *run, int nr, char **words)
 	note_stat(ret, &st);
 }
 
-/* Whether two names are one inode. */
+/* Notes whether two names are one inode. */
 static void step_same(struct posix_run *run, int nr, char **words)
 {
 	struct stat a, b;
@@ -791,7 +791,7 @@ static void step_peek(struct posix_run *run, int nr, char **words)
 		posix_note(" not mapped");
 }
 
-/* Whether touching a mapped byte ends a process, as behind the end of the file. */
+/* Notes whether touching a mapped byte ends a process, as behind the end of the file. */
 static void step_touch(struct posix_run *run, int nr, char **words)
 {
 	volatile const char *at = mapped_at(run, words[0], words[1]);

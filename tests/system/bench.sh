@@ -16,7 +16,7 @@ done
 
 "$AFAR" bench region --reps 1 --row 'first connect' --json >compared
 "$AFAR" bench limit --reps 1 --row 'TCP stream' --json >alone
-python3 - compared alone <<'END' || fail 'the JSON is not as docs/benchmarks.md says'
+python3 - compared alone <<'END' || fail 'the JSON is not as docs/benchmarks/README.md says'
 import json, sys
 
 compared, alone = (json.load(open(name)) for name in sys.argv[1:])

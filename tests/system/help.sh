@@ -106,7 +106,7 @@ while read -r group command; do
 	echo "$group${command:+ $command}" "$([ "$group" = up ] || sed '/^--cluster/,$d' in_order | tr '\n' ' ')" >>for_manual
 done <commands
 [ "$(wc -l <all_flags)" -ge 100 ] || fail "not all flags: $(cat all_flags)"
-python3 - for_manual "$COMPLETIONS"/../../docs/man/afar*.1.scd <<'END' || fail "the pages of afar(1) have not all that help has"
+python3 - for_manual "$COMPLETIONS"/../../../docs/man/afar*.1.scd <<'END' || fail "the pages of afar(1) have not all that help has"
 import re, sys
 
 manual = "".join(open(page).read() for page in sys.argv[2:])

@@ -10,7 +10,7 @@
 
 #include <afar/barrier.h>
 
-#include "lib/processes.h"
+#include "lib/base/processes.h"
 
 #define PUPPET_WORK_BYTES 40 /* of each member */
 
@@ -60,7 +60,7 @@ struct puppet_reply puppet_do(struct client_process *puppet, const struct puppet
 void puppet_end(struct client_process *puppet);
 void puppet_kill(struct client_process *puppet);
 
-/* What main() does when it is started as one: argv as client_start() makes it. Returns its status. */
+/* main() runs this when it is started as a puppet: argv as client_start() makes it. Returns its status. */
 int puppet_main(char **argv);
 
 #endif

@@ -15,8 +15,8 @@
 
 #include <afar/barrier.h>
 
-#include "lib/api.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/transport.h"
 
 static void test_bytes_come_back(void **state)
 {
@@ -182,7 +182,7 @@ static void test_names_and_addresses(void **state)
 	drop_namespace(ns, "names");
 }
 
-/* What an open handle shows stays until it is closed, though the region is freed. */
+/* An open handle goes on reading its region until it is closed, though the region is freed. */
 static void test_freed_region_lives_while_open(void **state)
 {
 	struct afar_namespace *ns = make_namespace("freed", 0, 2 * MIB);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The public API where access is given and taken away: principals and their rights, operations that are
- * cancelled, connections that servers close, memory that is lost.
+ * Tests the public API where access is given and taken away: principals and their rights, cancelled
+ * operations, connections that servers close, lost memory.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,8 +20,8 @@
 
 #include <cmocka.h>
 
-#include "lib/api.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/transport.h"
 
 /* ---- Principals and rights */
 
@@ -125,7 +125,7 @@ static void test_keys(void **state)
 
 	assert_int_equal(afar_key_revoke(session, "bob"), 0);
 	assert_false(find_key("bob", &stat));
-	/* As it is told of its end, or of its key. */
+	/* The session hears first of its own end, or of its key's. */
 	status = afar_namespace_open(bob.session, "x", &ns);
 	assert_true(status == -AFAR_ESESSION || status == -AFAR_EAUTH);
 	close_other(&bob, NULL);
@@ -452,7 +452,7 @@ static void test_connections_are_taken_away(void **state)
 	drop_namespace(ns, "kept");
 }
 
-/* What happens to one namespace's memory does not touch connections for another's. */
+/* Connections for one namespace's memory go on, whatever happens to another's. */
 static void test_others_keep_their_connections(void **state)
 {
 	struct afar_namespace *ns = make_namespace("kept", 4 * KIB, 8 * MIB), *other;
@@ -572,7 +572,7 @@ static void test_lost_memory(void **state)
 		cluster_kill_server(cluster, i);
 		assert_int_equal(cluster_restart_server(cluster, i), 0);
 	}
-	/* Who has the memory itself hears of that when it next looks. */
+	/* A client that has the memory itself hears of that when it next looks. */
 	while (is_on_local() && afar_region_pread(region, bytes, sizeof(bytes), 0) >= 0)
 		;
 	expect_error((int)afar_region_pread(region, bytes, sizeof(bytes), 0), -AFAR_ELOST);

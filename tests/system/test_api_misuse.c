@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the public API answers to misuse, against real daemons: one clear line, and nothing has
+ * Misuses the public API, against real daemons: the answer is one clear line, and nothing has
  * changed.
  */
 #include <errno.h>
@@ -17,8 +17,8 @@
 
 #include <afar/volume.h>
 
-#include "lib/api.h"
-#include "lib/child.h"
+#include "lib/api/api.h"
+#include "lib/base/child.h"
 
 static void test_bad_sizes(void **state)
 {
@@ -247,7 +247,7 @@ static void test_volumes(void **state)
 	expect_error(afar_volume_sync(NULL), -EINVAL);
 	assert_null(afar_volume_target(volume));
 
-	/* What was behind a smaller end is zeros when it is there again. */
+	/* Bytes behind a smaller end are zeros when they are there again. */
 	assert_int_equal(afar_volume_resize(session, "v", 4096), 0);
 	assert_int_equal(afar_volume_resize(session, "v", 8192), 0);
 	assert_int_equal(afar_volume_open(session, "v", NULL, &volume), 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Queues of the public API against real daemons: what completes and when, with operations of all
- * sizes in flight, whole batches, and operations that move nothing.
+ * Tests queues of the public API against real daemons: what completes and when. Operations of all
+ * sizes are in flight, whole batches, and operations that move nothing.
  */
 #include <errno.h>
 #include <poll.h>
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "lib/api.h"
+#include "lib/api/api.h"
 
 static void test_queue(void **state)
 {

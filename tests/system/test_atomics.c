@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Atomics through the public API: sums and locks that threads of several sessions make on words of a striped
- * region come out right, blocking and over queues; what cannot be is refused in one line; a server's death
- * ends them.
+ * Atomics through the public API, blocking and over queues. Threads of several sessions make sums and locks
+ * on words of a striped region, and these come out right. An impossible atomic is refused in one line. A
+ * server's death ends them.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -17,8 +17,8 @@
 
 #include <cmocka.h>
 
-#include "lib/api.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/transport.h"
 
 #define NR_THREADS 6U
 
@@ -167,7 +167,7 @@ struct worker {
 	bool is_well;
 };
 
-/* Whoever has to wait for an emulated network needs no more. */
+/* Over an emulated network each round has to wait, and fewer are enough. */
 static unsigned nr_rounds(void)
 {
 	return !is_on_verbs() ? 300 : 20;
@@ -324,7 +324,7 @@ static void test_killed_server(void **state)
 	(void)state;
 	for (unsigned i = 0; i < 2; i++)
 		cluster_kill_server(cluster, i);
-	/* Who does them himself hears of it a little later. */
+	/* A client that does them itself hears of it a little later. */
 	do
 		status = afar_region_fetch_add(region, 0, 1, &before);
 	while (status == 0 && is_on_local());

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A server with lanes over two transports, and sessions over each of them at once on the same words: every value is
- * given out once, compare-and-swap loses nothing, and what a lock in a region guards is seen by who takes it
- * next. On verbs the other transport is tcp; elsewhere the two are local and tcp. And what regions whose atomics
- * are done by network cards make of it when another lane than those over verbs is the best.
+ * A server with lanes over two transports, and sessions over each of them at once on the same words. Every value is
+ * given out once, and compare-and-swap loses nothing. The next holder of a lock in a region sees what the lock
+ * guards. On verbs the other transport is tcp; elsewhere the two are local and tcp. The last tests have regions
+ * whose atomics network cards do, when a lane that is not over verbs is the best.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -17,8 +17,8 @@
 
 #include <cmocka.h>
 
-#include "lib/api.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/transport.h"
 
 #define NAME	      "mixed"
 #define NR_OF_A_KIND  3U
@@ -48,7 +48,7 @@ struct worker {
 static struct worker workers[NR_WORKERS];
 static pthread_barrier_t all_there;
 
-/* Whoever has to wait for an emulated network needs no more. */
+/* Over an emulated network each round has to wait, and fewer are enough. */
 static unsigned nr_rounds(void)
 {
 	return is_on_verbs() ? 30 : NR_ROUNDS_MAX;
@@ -141,7 +141,7 @@ static int run(struct worker *worker, const struct afar_op *ops, unsigned n)
 	return 0;
 }
 
-/* As docs/memory-model.md says: takes the lock, changes what it guards, flushes, and lets go. */
+/* Takes the lock, changes what it guards, flushes, and lets go, as docs/memory-model.md says. */
 static void lock(struct worker *worker)
 {
 	uint64_t *counts = afar_buffer_data(worker->buffer);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Attached regions: loads and stores are on the memory of the servers itself, and who may not touch it any more
- * gets a SIGSEGV, never what somebody else has there. Over transports that do not give memory it is refused.
+ * Attached regions: loads and stores are on the memory of the servers itself. A client that may not touch it any
+ * more gets a SIGSEGV, never what somebody else has there. Over transports that do not give memory it is refused.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -20,9 +20,9 @@
 
 #include <cmocka.h>
 
-#include "lib/api.h"
-#include "lib/child.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/child.h"
+#include "lib/base/transport.h"
 
 #define LENGTH (5 * MIB + 4321)
 #define RW     (PROT_READ | PROT_WRITE)
@@ -94,7 +94,7 @@ static void test_is_the_memory(void **state)
 	assert_memory_equal(mine, data, LENGTH);
 	assert_memory_equal(theirs, data, LENGTH);
 	assert_false(can_touch(theirs, true));
-	/* What one stores the other loads, and whoever calls reads. */
+	/* One stores, the other loads, and whoever calls reads the same. */
 	fill(mine, LENGTH, 2);
 	assert_memory_equal(theirs, mine, LENGTH);
 	assert_int_equal(afar_region_pread(other.region, got, LENGTH, 0), (ssize_t)LENGTH);
@@ -217,7 +217,7 @@ static void test_is_let_go_when_sealed(void **state)
 		assert_false(can_touch(mine + i, true));
 		assert_false(can_touch(theirs + i, false));
 	}
-	/* What had to do with another region is as it was. */
+	/* The attached memory of another region is as it was. */
 	assert_true(can_touch(kept, true));
 	/* The old place is somebody else's. */
 	assert_int_equal(afar_region_alloc(ns, 8 * MIB, 0, &next), 0);

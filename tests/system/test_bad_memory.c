@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Transfers from and to memory that is not there, may not be used so, or goes away meanwhile. What a system call or a
- * network card touches ends in an error; what the library copies itself raises SIGSEGV, as memcpy() does: those
- * are processes of their own here. Whatever becomes of it, servers and other sessions go on.
+ * Transfers from and to memory that is not there, may not be used so, or goes away meanwhile. If a system call or a
+ * network card touches it, the transfer ends in an error. If the library itself copies it, it raises SIGSEGV, as
+ * memcpy() does: those cases are processes of their own here. Whatever becomes of it, servers and other sessions go on.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -18,9 +18,9 @@
 
 #include <cmocka.h>
 
-#include "lib/api.h"
-#include "lib/child.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/child.h"
+#include "lib/base/transport.h"
 
 #define BYTES	    (1 * MIB)
 #define GOOD_BYTES  (128 * KIB)
@@ -81,7 +81,7 @@ static void test_write_from_nowhere(void **state)
 		skip(); /* it copies */
 	expect_error((int)afar_region_pwrite(region, nowhere, BYTES, 0), -EFAULT);
 	expect_all_well();
-	/* What is short is copied, and whoever pins may read what is protected. */
+	/* Not over verbs: short pieces are copied there, and pinning may read protected memory. */
 	if (is_on_verbs())
 		return;
 	expect_error((int)afar_region_pwrite(region, nowhere, 100, 0), -EFAULT);

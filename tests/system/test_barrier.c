@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Processes that coordinate by bytes in a region: bootstrap, phases, work and its reports, members that
- * come late, leave or die, and whatever was in the memory before. On one server, and striped over two with
- * the barrier across them.
+ * Processes that coordinate by bytes in a region: bootstrap, phases, work and its reports. Members come late, leave
+ * or die, whatever was in the memory before. On one server, and striped over two with the barrier across them.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -13,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "lib/api.h"
-#include "lib/effort.h"
+#include "lib/api/api.h"
+#include "lib/base/effort.h"
 #include "puppet.h"
 
 #define NR_BOOTSTRAPS 16
@@ -87,8 +86,8 @@ static void start_puppet(unsigned i, const char *name)
 	puppet_tell(&puppets[i], &command);
 }
 
-/* A namespace of that name, and puppets that have its first region open. What is in that is what random
- * bytes look like to a barrier. */
+/* A namespace of that name, and puppets that have its first region open. The region holds random bytes,
+ * for a barrier to make sense of. */
 static void start_puppets(const char *name, unsigned count)
 {
 	struct afar_namespace *ns = make_namespace(name, STRIPE, 4 * MIB);
@@ -163,7 +162,7 @@ static void test_bootstrap(void **state)
 	drop_namespace(ns, "bootstrap");
 }
 
-/* Whoever has made it frees it at once, under the others, who then make another. */
+/* Each maker frees the region at once, under the others, who then make another. */
 static void test_bootstrap_of_what_is_freed(void **state)
 {
 	struct afar_namespace *ns = make_namespace("churn", 0, 4 * MIB);
@@ -491,7 +490,8 @@ static void test_coordinator_dies(void **state)
 	end_puppets(3);
 }
 
-/* Who was given up and goes on later does not report for the one that has its number now. */
+/* A member that was given up and goes on later does not report for the one that has its number
+ * now. */
 static void test_late_report(void **state)
 {
 	struct puppet_command command;

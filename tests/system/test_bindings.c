@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A target's binding is replaced under load: by one on the same server, by one on another, by a longer one. No command
- * does that to a region yet, so the test does it to a region of its own, with the layouts of others that hold the same
- * bytes.
+ * A target's binding is replaced under load: by one on the same server, by one on another, by a longer one. No
+ * command does that to a region yet. So the test does it to a region of its own, with the layouts of others
+ * that hold the same bytes.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -10,9 +10,9 @@
 #include <stdlib.h>
 
 #include "client/region.h"
-#include "lib/api.h"
-#include "lib/effort.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/effort.h"
+#include "lib/base/transport.h"
 
 #define LENGTH	   (256 * KIB)
 #define NR_REGIONS 6U
@@ -124,7 +124,7 @@ static void replace_by(struct afar_target *target, unsigned i)
 	replace(target, &layout, LENGTH);
 }
 
-/* What the target has, and LENGTH bytes of another behind them. */
+/* The target gets LENGTH bytes of the first region, and as many of the second behind them. */
 static void append(struct afar_target *target, unsigned first, unsigned second)
 {
 	const Afar__LayoutInfo *a = info_of(first)->layout, *b = info_of(second)->layout;
@@ -181,7 +181,8 @@ static void write_blocking(struct worker *worker, unsigned round)
 			 PIECE);
 }
 
-/* Reads all of it in pieces, and flushes behind. What a queue is not connected for fails, and is done again. */
+/* Reads all of it in pieces, and flushes behind. If the queue is not connected for some of it, that
+ * fails, and all is done again. */
 static void read_by_queue(struct worker *worker, unsigned round)
 {
 	struct afar_op ops[NR_PIECES] = {0};
@@ -355,7 +356,8 @@ static void test_holes(void **state)
 	unregister(buffer);
 }
 
-/* Whoever looks at a binding when it is replaced keeps it until he is done; then it is gone (a leak checker sees to that). */
+/* Code that looks at a binding when it is replaced keeps it until it is done. Then the binding is gone (a leak checker
+ * sees to that). */
 static void test_old_bindings_end(void **state)
 {
 	struct afar_target *target = &regions[1]->target;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Cancelling what is under way, on any transport: what ends with -ECANCELED has let go of its memory, whatever the
- * servers do later; the connection is made anew, and works. test_api_access.c has reads at a server that does not
- * move, which a NIC does not wait for.
+ * Cancelling what is under way, on any transport. An operation that ends with -ECANCELED has let go of its memory,
+ * whatever the servers do later. The connection is made anew, and works. test_api_access.c has reads at a server
+ * that does not move, which a NIC does not wait for.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -16,8 +16,8 @@
 
 #include <cmocka.h>
 
-#include "lib/api.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/transport.h"
 
 #define NR_ATOMICS   12U /* more than a connection has room for */
 #define NR_OPS	     32U
@@ -184,7 +184,7 @@ static void test_reads_under_way(void **state)
 		memcpy(kept, bytes, REGION_BYTES);
 	}
 	assert_true(nr_cancelled > 0);
-	/* What would still read reads this. */
+	/* A read that still went on would read this. */
 	fill_region(3);
 	assert_memory_equal(bytes, kept, REGION_BYTES);
 	assert_null(memchr(bytes, 3, REGION_BYTES));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Closing what another thread is using: a close answers -EBUSY as long as a transfer runs; once it has
+ * Closing what another thread is using: a close answers -EBUSY as long as a transfer runs. Once it has
  * answered 0, whoever goes on gets -EINVAL, and no transfer touches what was closed.
  */
 #include <errno.h>
@@ -21,8 +21,8 @@
 
 #include <afar/afar.h>
 
-#include "cluster.h"
-#include "lib/transport.h"
+#include "harness/cluster.h"
+#include "lib/base/transport.h"
 
 #define KIB	   ((uint64_t)1 << 10)
 #define MIB	   ((uint64_t)1 << 20)

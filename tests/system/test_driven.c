@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Operations with AFAR_OP_DRIVEN through the public API: the server moves the bytes, whatever they are cut into; they come
- * among and behind other operations as any do; a client that is stopped in the middle of one holds nobody up, and leaves
- * nothing behind when it is killed. Where the path cannot do that, they say so.
+ * Operations with AFAR_OP_DRIVEN through the public API. The server moves the bytes, whatever they are cut into. The
+ * operations come among and behind others as any do. A client that is stopped in the middle of one holds nobody up, and
+ * leaves nothing behind when it is killed. Where the path cannot do that, they say so.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -17,9 +17,9 @@
 
 #include <cmocka.h>
 
-#include "lib/api.h"
-#include "lib/child.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/child.h"
+#include "lib/base/transport.h"
 
 #define REGION_BYTES (16 * MIB)
 #define NR_SLOTS     64U
@@ -97,7 +97,7 @@ static int64_t run(struct driver *driver, uint16_t opcode, uint64_t offset, uint
 	return reap(driver);
 }
 
-/* What is written so is what others read, and the other way round, over stripes and pieces of all kinds. */
+/* Others read what is written so, and the other way round, over stripes and pieces of all kinds. */
 static void check_bytes(uint64_t stripe_bytes)
 {
 	uint8_t *expected = malloc(REGION_BYTES), *found = malloc(REGION_BYTES);

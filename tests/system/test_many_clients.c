@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A hundred clients at once, each a session in a thread of its own: all share one namespace and its
- * first region, of which one is the maker; each maps its own part, writes, reads what the neighbour
+ * A hundred clients at once, each a session in a thread of its own. All share one namespace and its
+ * first region, which one of them makes. Each maps its own part, writes, reads what the neighbour
  * wrote, and allocates and frees besides. Run under the address and thread sanitizers too.
  */
 #include <errno.h>
@@ -19,8 +19,8 @@
 
 #include <afar/afar.h>
 
-#include "cluster.h"
-#include "lib/transport.h"
+#include "harness/cluster.h"
+#include "lib/base/transport.h"
 
 #define NR_CLIENTS_MAX 100U
 #define NR_ROUNDS      5

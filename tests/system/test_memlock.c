@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program that may pin little memory (RLIMIT_MEMLOCK). Over a transport that registers memory its plain memory goes
- * through what could be registered, and its own buffers that cannot be are errors that say what to do. Others do
- * not notice.
+ * A program that may pin little memory (RLIMIT_MEMLOCK). Over a transport that registers memory, its plain memory
+ * goes through what could be registered. Its own buffers that cannot be registered are errors that say what to do.
+ * Other transports do not notice.
  */
 #include <errno.h>
 #include <linux/capability.h>
@@ -19,8 +19,8 @@
 
 #include <cmocka.h>
 
-#include "lib/api.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/transport.h"
 
 #define BYTES	  (4 * MIB)
 #define PINNED	  (1 * MIB)
@@ -68,7 +68,7 @@ static int setup(void **state)
 		return -1;
 	memory = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	copy = malloc(BYTES);
-	/* What the daemons say goes where it went. */
+	/* The daemons go on logging where they did. */
 	standard_error = dup(STDERR_FILENO);
 	warnings = tmpfile();
 	if (memory == MAP_FAILED || !copy || !warnings || dup2(fileno(warnings), STDERR_FILENO) < 0)
@@ -78,7 +78,7 @@ static int setup(void **state)
 	return 0;
 }
 
-/* What else was said, of tests that failed, is worth to be seen. */
+/* Prints all that was said meanwhile, because it explains failed tests. */
 static void show_all(void)
 {
 	char line[512];
@@ -103,7 +103,8 @@ static int teardown(void **state)
 	return stop(state);
 }
 
-/* How many came since the last look; on other transports there is nothing to be warned of. */
+/* Checks how many came since the last look; on other transports there is
+ * nothing to be warned of. */
 static void expect_warnings(unsigned expected)
 {
 	static long seen;
@@ -180,7 +181,7 @@ static void test_buffers(void **state)
 	expect_error(afar_buffer_alloc(session, BYTES, &buffer), -ENOMEM);
 	assert_non_null(strstr(afar_last_error(), "RLIMIT_MEMLOCK"));
 	expect_warnings(0);
-	/* What fits is not in the way of what did not. */
+	/* A buffer that fits is not kept out by one that did not. */
 	assert_int_equal(afar_buffer_alloc(session, 256 * KIB, &buffer), 0);
 	assert_int_equal(afar_buffer_unregister(buffer), 0);
 }
@@ -211,7 +212,7 @@ static void test_queue(void **state)
 	assert_int_equal(afar_queue_close(queue), 0);
 }
 
-/* As soon as more may be pinned it is, without a word. */
+/* When more may be pinned, more is, at once and without a word. */
 static void test_limit_raised(void **state)
 {
 	struct rlimit limit;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Transfers from and to plain memory of all kinds, in a session that keeps registrations: freed and mapped anew
- * between transfers, of files and shared, read-only. Where a transport registers memory, a registration that were
- * stale would move the bytes of pages that are not the memory's any more.
+ * Transfers from and to plain memory of all kinds, in a session that keeps registrations. The memory is freed and
+ * mapped anew between transfers, of files and shared, read-only. Where a transport registers memory, a
+ * registration that were stale would move the bytes of pages that are not the memory's any more.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "lib/api.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/transport.h"
 
 #define BYTES	   (1 * MIB)
 #define NR_ROUNDS  40U
@@ -154,7 +154,7 @@ static void test_shared_and_files(void **state)
 	}
 }
 
-/* Of any length, from anywhere, to anywhere; the neighbours stay as they are. */
+/* Transfers any length, from anywhere, to anywhere; the neighbours stay as they are. */
 static void test_lengths_and_alignments(void **state)
 {
 	static const size_t lengths[] = {1,	7,     4095,	     4096,	    4097,  65535,
@@ -251,7 +251,7 @@ static void test_file_to_be_read(void **state)
 	close(read_only);
 }
 
-/* What may only be read can be written from, and not read into: where a NIC would, an error, and all goes on. */
+/* Read-only memory can be written from. A NIC's read into it ends with an error, and all goes on. */
 static void test_read_only(void **state)
 {
 	uint8_t *memory = map(NULL, MAP_PRIVATE | MAP_ANONYMOUS, -1);

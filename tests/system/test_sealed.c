@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sealed regions from C: nobody writes them on any path, all read on, what was acknowledged is in them, and what
- * a server's memory loses is found.
+ * Sealed regions from C: nobody writes them on any path, and all read on. All that was acknowledged is in them,
+ * and what a server's memory loses is found.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "lib/api.h"
+#include "lib/api/api.h"
 
 #define LENGTH (5 * MIB + 4321)
 
@@ -202,7 +202,7 @@ static void *run_reader(void *argument)
 	return (void *)(uintptr_t)is_right;
 }
 
-/* What was acknowledged last is there, or what failed: its outcome is unknown. */
+/* Each word is the last that was acknowledged, or the one that failed: its outcome is unknown. */
 static void check_writer(const struct writer *writer, struct afar_region *region,
 			 const uint8_t *before)
 {
@@ -220,7 +220,7 @@ static void check_writer(const struct writer *writer, struct afar_region *region
 	}
 }
 
-/* What is written after a region was sealed must not reach the old place, which others get. */
+/* A write after the sealing must not reach the old place, which others get. */
 static void overwrite_the_rest(struct afar_namespace *ns)
 {
 	struct afar_region *regions[64];
@@ -279,7 +279,7 @@ static void test_while_others_are_at_it(void **state)
 		assert_true((bool)(uintptr_t)is_right);
 		close_view(&readers[i].view);
 	}
-	/* Who writes beside it has not noticed. */
+	/* The writer beside it has not noticed. */
 	pthread_join(writers[NR_WRITERS].thread, NULL);
 	assert_int_equal(writers[NR_WRITERS].ended_with, 8);
 	check_writer(&writers[NR_WRITERS], beside, kept);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program that has made its buffers, mappings and queues goes on without anything being registered, populated or
- * connected for it, in its process or on the servers: a million operations, fewer where they take their time.
+ * Once a program has made its buffers, mappings and queues, nothing is registered, populated or connected for
+ * it, in its process or on the servers. It does a million operations, fewer where they take their time.
  * AFAR_LONG=1: a million everywhere.
  */
 #include <errno.h>
@@ -14,8 +14,8 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "lib/api.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/transport.h"
 
 #define BYTES		(4 * MIB)
 #define SMALL		64U
@@ -98,7 +98,7 @@ static bool sum_registrations(uint64_t within_ns, json_int_t *sum)
 	return (uint64_t)oldest_ms * 1000000U < within_ns;
 }
 
-/* What all servers have registered. */
+/* Returns how much all servers have registered. */
 static json_int_t registered_by_servers(void)
 {
 	uint64_t begin = clock_ns();
@@ -109,8 +109,8 @@ static json_int_t registered_by_servers(void)
 	return sum;
 }
 
-/* A queue's operations, half of them from what was registered, half from what was allocated, and now and then of each
- * kind of blocking call one each way. */
+/* Runs a queue's operations, half of them from registered memory, half from allocated. Now and then also makes one
+ * blocking call of each kind each way. */
 static void run_round(unsigned round)
 {
 	struct afar_completion done[DEPTH];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * While a server is stopped: whatever waits for it ends in its time, and says which server it was, though others,
+ * While a server is stopped, whatever waits for it ends in its time, and says which server it was. The others,
  * and the manager, are well.
  */
 #include <errno.h>
@@ -18,8 +18,8 @@
 #include <afar/file.h>
 #include <cmocka.h>
 
-#include "lib/api.h"
-#include "lib/transport.h"
+#include "lib/api/api.h"
+#include "lib/base/transport.h"
 
 #define STRIPE	   (64 * KIB)
 #define TIMEOUT_MS 1500U
@@ -153,7 +153,7 @@ static void test_explains_what_failed(void **state)
 	assert_string_equal(afar_last_error(), afar_strerror(EIO));
 	expect_error(afar_queue_explain(queue, NULL), -EINVAL);
 	expect_error(afar_queue_explain(NULL, &unknown), -EINVAL);
-	/* What succeeded has no line. */
+	/* An operation that succeeded has no line. */
 	unknown.result = 8;
 	assert_int_equal(afar_queue_explain(queue, &unknown), 0);
 	assert_non_null(strstr(afar_last_error(), "null or closed"));
@@ -177,7 +177,8 @@ static void test_blocking_calls(void **state)
 
 #define NR_RANGES 300U /* more than are in flight at once */
 
-/* A list of ranges, of which a part waits for the others when the time is up, says what did not answer, and how far it came. */
+/* Writes a list of ranges, of which a part waits for the others when the time is up. The error says what did not
+ * answer, and how far it came. */
 static void test_list_of_ranges(void **state)
 {
 	const struct afar_fs_policy policy = {
@@ -284,7 +285,7 @@ static void test_reservation_and_seal(void **state)
 	assert_non_null(strstr(afar_last_error(), "server 'bench-1' at "));
 }
 
-/* And where it is the manager, it is that. */
+/* Where it is the manager that is stopped, errors name it. */
 static void test_manager(void **state)
 {
 	(void)state;

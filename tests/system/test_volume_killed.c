@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Threads work on one exclusive volume on flash while its servers, the manager or both are killed,
- * again and again. No call fails, each read shows what was written last, whether it was synced or
- * not; and when the volume is closed after a sync, all of it survives one more kill.
+ * again and again. No call fails, and each read shows what was written last, synced or not. When
+ * the volume is closed after a sync, all of it survives one more kill.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,8 +12,8 @@
 
 #include <afar/volume.h>
 
-#include "lib/api.h"
-#include "lib/effort.h"
+#include "lib/api/api.h"
+#include "lib/base/effort.h"
 
 #define NR_THREADS  4U
 #define NR_SERVERS  2U

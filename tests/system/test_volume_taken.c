@@ -14,9 +14,9 @@
 
 #include <afar/volume.h>
 
-#include "lib/api.h"
-#include "lib/effort.h"
-#include "lib/processes.h"
+#include "lib/api/api.h"
+#include "lib/base/effort.h"
+#include "lib/base/processes.h"
 
 #define NR_SERVERS   2U
 #define VOLUME_BYTES (8 * MIB)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Zeros and trims of regions, in memory or on flash as told, against a model of their bytes: whatever the range, the
- * bytes that are named read as zeros, or may after a trim, and no others change. Striped over two servers, so that one
- * operation is many messages.
+ * Zeros and trims of regions, in memory or on flash as told, against a model of their bytes. Whatever the range, the
+ * bytes that are named read as zeros, or may after a trim, and no others change. The regions are striped over two
+ * servers, so that one operation is many messages.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "client/region.h"
-#include "lib/api.h"
-#include "lib/effort.h"
+#include "lib/api/api.h"
+#include "lib/base/effort.h"
 
 #define LENGTH	(9 * MIB + 4321)
 #define BLOCK	4096U
@@ -206,7 +206,7 @@ static void test_many(void **state)
 	ground_close(&ground);
 }
 
-/* What is behind it, and what it is behind, in one queue. */
+/* In one queue a zero comes behind what is before it, and before what is behind it. */
 static void test_order(void **state)
 {
 	struct afar_iov iov[2] = {{NULL, data, LENGTH}, {NULL, data, 100}};

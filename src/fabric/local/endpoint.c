@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "fabric/local/local.h"
+#include "fabric/local/memory.h"
 
 #define LISTENS_MAX 64U /* for what is revoked: more than a socket holds */
 

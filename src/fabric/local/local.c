@@ -6,6 +6,31 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "fabric/local/memory.h"
+
+static const struct fabric_listening_ops local_listening_ops = {
+	.listen = local_listen,
+	.close = local_listener_close,
+	.fd = local_listener_fd,
+	.next = local_listener_next,
+	.sweep = local_listener_sweep,
+	.accept = local_accept,
+	.reject = local_reject,
+};
+
+static const struct fabric_mapped_ops local_mapped_ops = {
+	.prepare = local_prepare,
+	.attach = local_attach,
+	.window = local_window,
+	.end = local_endpoint_end,
+	.deaths_fd = local_deaths_fd,
+	.note_deaths = local_deaths_note,
+};
+
+static const struct fabric_atomics_ops local_atomics_ops = {
+	.fetch_add = local_fetch_add,
+	.compare_swap = local_compare_swap,
+};
 
 static int local_open(const char *transport, const char *address, struct fabric **out)
 {
@@ -19,6 +44,9 @@ static int local_open(const char *transport, const char *address, struct fabric 
 		return error_code(-ENOMEM);
 	fabric = &local->base;
 	fabric->ops = &local_ops;
+	fabric->listening = &local_listening_ops;
+	fabric->mapped = &local_mapped_ops;
+	fabric->atomics = &local_atomics_ops;
 	fabric->attributes = (struct fabric_attributes){
 		.transport = local_ops.transport,
 		.is_target_passive = true,
@@ -66,19 +94,10 @@ const struct fabric_ops local_ops = {
 	.open = local_open,
 	.is_near = local_is_near,
 	.close = local_close,
-	.deaths_fd = local_deaths_fd,
-	.note_deaths = local_deaths_note,
 	.domain_open = local_domain_open,
 	.domain_close = local_domain_close,
 	.memory_register = local_memory_register,
 	.memory_deregister = local_memory_deregister,
-	.listen = local_listen,
-	.listener_close = local_listener_close,
-	.listener_fd = local_listener_fd,
-	.listener_next = local_listener_next,
-	.listener_sweep = local_listener_sweep,
-	.accept = local_accept,
-	.reject = local_reject,
 	.queue_open = local_queue_open,
 	.queue_close = local_queue_close,
 	.queue_fd = local_queue_fd,
@@ -87,14 +106,8 @@ const struct fabric_ops local_ops = {
 	.queue_event = local_queue_event,
 	.connect = local_connect,
 	.endpoint_close = local_endpoint_close,
-	.prepare = local_prepare,
-	.attach = local_attach,
-	.window = local_window,
-	.endpoint_end = local_endpoint_end,
 	.read = local_read,
 	.write = local_write,
-	.fetch_add = local_fetch_add,
-	.compare_swap = local_compare_swap,
 	.receive = local_receive,
 	.send = local_send,
 };

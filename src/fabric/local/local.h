@@ -6,7 +6,7 @@
  *   local.c     the transport: fabric, its attributes, the operations table
  *   deaths.c    notices servers that have died
  *   place.c     addresses: sockets in the file system, and whether they are on this machine
- *   memory.c    domains, the memory registered in them, and the peers that it was lent to
+ *   memory.c    domains, the memory registered in them, and the peers that it was lent to (memory.h)
  *   mapping.c   memory that a peer has lent: find it, copy, attach it at a caller's address
  *   endpoint.c  connect, accept, close, post
  *   talk.c      messages over the socket
@@ -37,9 +37,11 @@
 #include <sys/un.h>
 #include <urcu/list.h>
 
+#include "fabric/atomics.h"
 #include "fabric/fabric.h"
-#include "fabric/keys.h"
+#include "fabric/listener.h"
 #include "fabric/local/wire.h"
+#include "fabric/mapped.h"
 
 #define LOCAL_TRANSFER_MAX (UINT64_C(8) << 20) /* one posted transfer copies no more */
 #define LOCAL_MESSAGE_MAX  (UINT64_C(1) << 30)
@@ -55,28 +57,6 @@ struct local_fabric {
 	 * peers die. The lock keeps the endpoints in place while local_deaths_note() marks them. */
 	int deaths_fd;
 	pthread_mutex_t deaths_lock;
-};
-
-struct local_domain {
-	struct fabric_domain base;
-	pthread_mutex_t lock;
-	struct key_book registrations;
-};
-
-struct local_registration {
-	struct keyed keyed; /* first */
-	uint64_t length;
-	unsigned access;
-	int fd; /* its owner's, of the whole memory */
-	bool was_lent;
-	struct cds_list_head loans; /* of local_loan.of_registration */
-};
-
-/* A loan: an endpoint's peer has a registration's memory. The domain's lock guards both lists. */
-struct local_loan {
-	struct cds_list_head of_registration;
-	struct cds_list_head of_endpoint; /* in local_endpoint.loans */
-	struct local_endpoint *endpoint;
 };
 
 /* Memory that the peer has lent, mapped. */
@@ -238,18 +218,6 @@ int local_place_find(const char *address, struct sockaddr_un *out);
 /* True if the peer's process belongs to this user or to root; talk to no other. */
 bool local_place_is_trusted(int fd);
 
-/* memory.c */
-int local_domain_open(struct fabric *fabric, struct fabric_domain **out);
-void local_domain_close(struct fabric_domain *domain);
-int local_memory_register(struct fabric_domain *domain, void *addr, size_t length, unsigned access,
-			  struct fabric_memory *out);
-bool local_memory_deregister(struct fabric_memory *memory);
-/* Gives the endpoint's peer the memory that it asks for. False: it may not have it, or does not
- * take it. */
-bool local_memory_lend(struct local_endpoint *endpoint, uint64_t key);
-/* Drops all loans to the endpoint's peer: revoking a key no longer tells it. */
-void local_memory_forget(struct local_endpoint *endpoint);
-
 /* mapping.c */
 /* NULL: the peer has not lent it. */
 struct local_mapping *local_mapping_find(struct local_endpoint *endpoint, uint64_t key);
@@ -291,7 +259,7 @@ static inline void local_touch_count(struct local_endpoint *endpoint, uint32_t n
 /* Call begin before each touch of memory that the peer has lent, and end after it. Touches are
  * counted. After begin, and again after end, ask local_endpoint_catch_up() whether the peer has
  * ended everything. If it had not at the first look, the memory becomes nobody else's before end
- * (fabric.h, endpoint_end). A peer that ends meanwhile has seen the count, and waits to hear that
+ * (fabric_endpoint_end()). A peer that ends meanwhile has seen the count, and waits to hear that
  * the touch is over. Call end also for an endpoint that was broken in between. */
 static inline void local_touch_begin(struct local_endpoint *endpoint)
 {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "fabric/local/local.h"
+#include "fabric/local/memory.h"
 
 #define PACKETS_MAX 64U /* of one call: a peer that keeps talking must not keep us */
 

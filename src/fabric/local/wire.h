@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "fabric/fabric.h"
+#include "fabric/mapped.h"
 
 #define LOCAL_WIRE_MAGIC   0x6c666161U /* "aafl" */
 #define LOCAL_WIRE_VERSION 4U

@@ -131,6 +131,21 @@ static bool ofi_reaches(struct fabric *base, const char *address)
 	return is_reached;
 }
 
+static const struct fabric_listening_ops ofi_listening_ops = {
+	.listen = ofi_listen,
+	.close = ofi_listener_close,
+	.fd = ofi_listener_fd,
+	.next = ofi_listener_next,
+	.accept = ofi_accept,
+	.reject = ofi_reject,
+};
+
+static const struct fabric_atomics_ops ofi_atomics_ops = {
+	.are_by_nic = ofi_has_atomics,
+	.fetch_add = ofi_fetch_add,
+	.compare_swap = ofi_compare_swap,
+};
+
 static void describe(struct ofi_fabric *fabric, const struct fabric_ops *ops)
 {
 	const struct fi_info *info = fabric->info;
@@ -139,6 +154,8 @@ static void describe(struct ofi_fabric *fabric, const struct fabric_ops *ops)
 	size_t iov_max = info->tx_attr->iov_limit;
 
 	fabric->base.ops = ops;
+	fabric->base.listening = &ofi_listening_ops;
+	fabric->base.atomics = &ofi_atomics_ops;
 	fabric->is_virtual_addressed = (mr_mode & FI_MR_VIRT_ADDR) != 0;
 	fabric->picks_keys = (mr_mode & FI_MR_PROV_KEY) != 0;
 
@@ -242,12 +259,6 @@ const struct fabric_ops ofi_verbs_ops = {
 	.domain_close = ofi_domain_close,
 	.memory_register = ofi_memory_register,
 	.memory_deregister = ofi_memory_deregister,
-	.listen = ofi_listen,
-	.listener_close = ofi_listener_close,
-	.listener_fd = ofi_listener_fd,
-	.listener_next = ofi_listener_next,
-	.accept = ofi_accept,
-	.reject = ofi_reject,
 	.queue_open = ofi_queue_open,
 	.queue_close = ofi_queue_close,
 	.queue_fd = ofi_queue_fd,
@@ -258,9 +269,6 @@ const struct fabric_ops ofi_verbs_ops = {
 	.endpoint_close = ofi_endpoint_close,
 	.read = ofi_read,
 	.write = ofi_write,
-	.has_atomics = ofi_has_atomics,
-	.fetch_add = ofi_fetch_add,
-	.compare_swap = ofi_compare_swap,
 	.receive = ofi_receive,
 	.send = ofi_send,
 };

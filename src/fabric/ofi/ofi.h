@@ -31,7 +31,9 @@
 #include <urcu/list.h>
 
 #include "fabric/address.h"
+#include "fabric/atomics.h"
 #include "fabric/fabric.h"
+#include "fabric/listener.h"
 
 #define OFI_SHARERS_MAX 64
 

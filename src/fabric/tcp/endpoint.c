@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "fabric/address.h"
+#include "fabric/tcp/paged.h"
 #include "fabric/tcp/tcp.h"
 
 /* A peer may well leave us unread for a while: it has posted a read and computes. */

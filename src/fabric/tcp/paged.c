@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "fabric/tcp/tcp.h"
+#include "fabric/tcp/paged.h"
 
 static struct tcp_queue *queue_of(const struct tcp_endpoint *endpoint)
 {

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "fabric/tcp/paged.h"
 #include "fabric/tcp/tcp.h"
 
 #define SEND_IOV      128U /* of one system call: 60 small replies, or so           */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fabric/tcp/tcp.h"
+#include "fabric/tcp/paged.h"
 
 int tcp_sums_open(struct tcp_endpoint *endpoint)
 {

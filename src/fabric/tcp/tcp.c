@@ -7,6 +7,24 @@
 
 #include "base/error.h"
 
+static const struct fabric_listening_ops tcp_listening_ops = {
+	.listen = tcp_listen,
+	.close = tcp_listener_close,
+	.fd = tcp_listener_fd,
+	.next = tcp_listener_next,
+	.sweep = tcp_listener_sweep,
+	.congestion = tcp_listener_congestion,
+	.accept = tcp_accept,
+	.reject = tcp_reject,
+};
+
+static const struct fabric_paged_ops tcp_paged_ops = {
+	.memory_register = tcp_memory_register_paged,
+	.write_durable = tcp_write_durable,
+	.read_checked = tcp_read_checked,
+	.write_checked = tcp_write_checked,
+};
+
 static int tcp_open(const char *transport, const char *address, struct fabric **out)
 {
 	struct fabric *fabric = calloc(1, sizeof(*fabric));
@@ -17,6 +35,8 @@ static int tcp_open(const char *transport, const char *address, struct fabric **
 	if (!fabric)
 		return error_code(-ENOMEM);
 	fabric->ops = &tcp_ops;
+	fabric->listening = &tcp_listening_ops;
+	fabric->paged = &tcp_paged_ops;
 	fabric->attributes = (struct fabric_attributes){
 		.transport = tcp_ops.transport,
 		.is_target_passive = false,
@@ -48,16 +68,7 @@ const struct fabric_ops tcp_ops = {
 	.domain_open = tcp_domain_open,
 	.domain_close = tcp_domain_close,
 	.memory_register = tcp_memory_register,
-	.memory_register_paged = tcp_memory_register_paged,
 	.memory_deregister = tcp_memory_deregister,
-	.listen = tcp_listen,
-	.listener_close = tcp_listener_close,
-	.listener_fd = tcp_listener_fd,
-	.listener_next = tcp_listener_next,
-	.listener_sweep = tcp_listener_sweep,
-	.listener_congestion = tcp_listener_congestion,
-	.accept = tcp_accept,
-	.reject = tcp_reject,
 	.queue_open = tcp_queue_open,
 	.queue_close = tcp_queue_close,
 	.queue_fd = tcp_queue_fd,
@@ -71,9 +82,6 @@ const struct fabric_ops tcp_ops = {
 	.endpoint_congestion = tcp_endpoint_congestion,
 	.read = tcp_read,
 	.write = tcp_write,
-	.write_durable = tcp_write_durable,
-	.read_checked = tcp_read_checked,
-	.write_checked = tcp_write_checked,
 	.receive = tcp_receive,
 	.send = tcp_send,
 };

@@ -7,8 +7,8 @@
  *   memory.c      domains, and the memory registered in them
  *   endpoint.c    connecting, accepting, closing, posting
  *   stream.c      sending and receiving frames
- *   paged.c       peers' transfers to paged memory
- *   sums.c        sums of checked transfers
+ *   paged.c       peers' transfers to paged memory (paged.h)
+ *   sums.c        sums of checked transfers (paged.h)
  *   queue.c       polling, events, sleeping
  *   listener.c    strangers, and their requests
  *   congestion.c  which congestion control sockets use
@@ -32,6 +32,8 @@
 #include "fabric/address.h"
 #include "fabric/fabric.h"
 #include "fabric/keys.h"
+#include "fabric/listener.h"
+#include "fabric/paged.h"
 #include "fabric/tcp/wire.h"
 
 #define TCP_TRANSFER_MAX (UINT64_C(1) << 30)
@@ -114,20 +116,6 @@ struct tcp_incoming {
 	int status;		 /* TCP_FAILED, TCP_DROPPED */
 	struct iovec iov[TCP_IOV_MAX];
 	unsigned iov_first, nr_iov;
-};
-
-/* A peer's transfer that a pager has taken. */
-struct tcp_paged {
-	struct fabric_paged base;
-	struct tcp_endpoint *endpoint;
-	struct tcp_outgoing *reply; /* once it has begun */
-	struct cds_list_head node;  /* in tcp_paging.taken or .idle */
-};
-
-/* An endpoint's transfers to paged memory: as many as it may owe replies. */
-struct tcp_paging {
-	struct cds_list_head taken, idle; /* of tcp_paged.node */
-	struct tcp_paged transfers[TCP_REPLIES_MAX];
 };
 
 enum tcp_state { TCP_IS_CONNECTING, TCP_IS_CONNECTED, TCP_IS_CLOSED };
@@ -334,32 +322,6 @@ static inline bool tcp_stream_has_reply_place(const struct tcp_endpoint *endpoin
 	return endpoint->nr_replies < TCP_REPLIES_MAX &&
 	       endpoint->out_end - endpoint->out_first <= endpoint->out_mask;
 }
-
-/* paged.c; for all, there is a place for the reply */
-/* Has the pager take memory for what a peer asks with `frame` (in our byte order). 0, with `*out`.
- * -EAGAIN: there is none now; the queue knows that the endpoint waits. Another error: the transfer
- * has failed, and is to be answered with that. */
-int tcp_paged_take(struct tcp_endpoint *endpoint, struct fabric_pager *pager,
-		   const struct tcp_frame *frame, struct tcp_paged **out);
-/* Puts its reply in line, to be decided later, and has the pager begin. */
-void tcp_paged_begin(struct tcp_paged *paged);
-/* Puts in line that a transfer of so many bytes has failed, which no pager has taken. */
-void tcp_paged_refuse(struct tcp_endpoint *endpoint, uint64_t length, int status);
-/* The reply is sent. */
-void tcp_paged_finish(const struct tcp_outgoing *reply);
-/* The connection has ended: takes its transfers away from their pagers. */
-void tcp_paged_end(struct tcp_endpoint *endpoint);
-
-/* sums.c */
-/* Makes room for the sums of the endpoint's requests. -ENOMEM. */
-int tcp_sums_open(struct tcp_endpoint *endpoint);
-/* Adds the sums to a checked request and its reply, both of which are filled in otherwise. */
-void tcp_sums_prepare(const struct tcp_endpoint *endpoint, struct tcp_expected *expected,
-		      struct tcp_outgoing *out);
-/* Whether the bytes of the checked read whose turn it is are those whose sums have come. */
-bool tcp_sums_fit(const struct tcp_endpoint *endpoint);
-/* Changes the sums of so many bytes between our byte order and that of the wire. */
-void tcp_sums_swap(uint32_t *sums, uint64_t length);
 
 /* queue.c */
 int tcp_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **out);

@@ -93,7 +93,8 @@ static int set(const struct mount *mount, const struct afar_who *who, uint64_t i
 	return ret;
 }
 
-/* Who has it open to write may change the size, whatever has become of the file's mode. */
+/* A program that has the file open to write may change its size, whatever has become of its
+ * mode. */
 static int set_all(const struct mount *mount, const struct afar_who *who, uint64_t ino,
 		   unsigned mask, const struct afar_file_stat *to,
 		   const struct fuse_file_info *info, struct afar_file_stat *out)

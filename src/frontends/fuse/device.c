@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * See device.h. Called by main() when it has mounted. Owns the socket, which is abstract: no file is left of it. A thread
- * takes connections and keeps them open until the process ends. It gives the socket's name up as soon as the kernel has
- * ended the mount, because the next mount may get the same device number while this process still syncs.
+ * takes connections and keeps them open until the process ends. It gives the socket's name up once the kernel has ended
+ * the mount. The next mount may get the same device number while this process still syncs.
  */
 #include "device.h"
 
@@ -23,10 +23,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/mount_name.h"
 #include "say.h"
 
 #define WAITING_MAX   16
-#define NAME_TAIL     64   /* bytes of the place that its name ends with */
 #define NAME_WAIT_MS  2000 /* for another process that has just lost the device */
 #define READ_AHEAD_KB "1024\n"
 
@@ -139,18 +139,12 @@ static void *watch(void *unused)
 static int bind_to(int fd, const char *place, unsigned major, unsigned minor)
 {
 	const struct timespec pause = {.tv_nsec = 10000000};
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	const size_t length = strlen(place);
-	int named =
-		snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "afar-mount/%u:%u/%s",
-			 major, minor, place + (length > NAME_TAIL ? length - NAME_TAIL : 0));
+	struct sockaddr_un address;
+	const socklen_t length = mount_name(&address, major, minor, place);
 	int ret;
 
 	for (unsigned waited_ms = 0;; waited_ms += 10) {
-		ret = bind(fd, (const struct sockaddr *)&address,
-			   (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)named))
-			      ? -errno
-			      : 0;
+		ret = bind(fd, (const struct sockaddr *)&address, length) ? -errno : 0;
 		if (ret != -EADDRINUSE || waited_ms >= NAME_WAIT_MS)
 			return ret;
 		nanosleep(&pause, NULL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Open directories. A handle keeps all names that it has shown. An offset is a place in that list, so
- * it stays good while names come and go; only what lies behind the list is asked for, by the last
- * name. rewinddir() begins a new list.
+ * it stays good while names come and go. Only names behind the list are asked for, by the last name.
+ * On rewinddir() a new list begins.
  *
  * libfuse's threads call this; each handle has a lock.
  */
@@ -169,7 +169,7 @@ static int extend(struct mount *mount, struct open_directory *directory, bool is
 
 /* ---- Answers */
 
-/* What one answer is filled with. */
+/* An answer while it is being filled. */
 struct page {
 	fuse_req_t req;
 	struct mount *mount;
@@ -222,7 +222,8 @@ static bool put_shown(struct page *page, const struct open_directory *directory,
 		   (off_t)(place + NR_DOTS) + 1);
 }
 
-/* Fills the page from `offset` on. What was put before an error is shown; the error comes again. */
+/* Fills the page from `offset` on. Names that were put before an error are shown; the error comes
+ * again. */
 static int fill(struct page *page, struct open_directory *directory, off_t offset)
 {
 	int ret;

@@ -148,7 +148,7 @@ static bool is_direct(const struct mount *mount, const struct open_file *open)
 }
 
 /* Tells the kernel how to treat the file. It must not keep pages of what it knew before: that is what
- * close-to-open means. What is appended goes to where the file ends when it is written, which the
+ * close-to-open means. Appended bytes go to where the file ends when they are written, which the
  * kernel does not know: so not through its pages. */
 static void fill_info(const struct mount *mount, struct open_file *open,
 		      struct fuse_file_info *info)
@@ -372,8 +372,8 @@ struct writing {
 	bool is_dropping; /* setuid and setgid */
 };
 
-/* Returns whether the kernel may have cut a write here: where a request is full, within a page of the program's memory, and behind
- * the first page of the file if it did not know all of that. Then the rest comes at once. */
+/* Returns whether the kernel may have cut a write here. It cuts where a request is full, to within a page of the program's memory.
+ * It also cuts behind the first page of the file if it did not know all of that. Then the rest comes at once. */
 static bool may_be_cut(const struct mount *mount, const struct open_file *open,
 		       const struct writing *writing)
 {
@@ -503,7 +503,7 @@ int file_flush(const struct fuse_file_info *info)
 	return open->is_written || open->has_lost ? call_both(open, afar_file_flush) : 0;
 }
 
-/* What its program has locked goes also if the flush fails. */
+/* Gives up what its program has locked, also if the flush fails. */
 static int flush(const struct mount *mount, const struct fuse_file_info *info)
 {
 	int ret = file_flush(info);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See gone.h. A thread of its own tells the kernel, which answers when nobody has the directory for himself: that may be a request which
- * waits for the manager, or for another session of ours. It belongs to the process, and ends with it.
+ * See gone.h. A thread of its own tells the kernel, because the kernel answers only when nobody has the directory for himself.
+ * Those that have it may be requests that wait for the manager, or for another session of ours. The thread belongs to the process,
+ * and ends with it.
  */
 #include "gone.h"
 

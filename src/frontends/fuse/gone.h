@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Names that are gone. The kernel keeps what it has found, also if another mount or program removes it: until memory is short, or somebody
- * comes by that name again. Meanwhile the manager keeps what has no other name. So the kernel is told.
+ * Names that are gone. The kernel keeps what it has found, also if another mount or program removes it. It does so until memory is short,
+ * or somebody comes by that name again. Meanwhile the manager keeps what has no other name. So the kernel is told.
  */
 #ifndef FUSE_GONE_H
 #define FUSE_GONE_H

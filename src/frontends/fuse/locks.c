@@ -3,8 +3,8 @@
  * Locks: the manager has them, so all mounts see them. The kernel names their owners: a process, or with flock(2) and
  * open file description locks an open file.
  *
- * A program that waits for a lock has a thread of ours that waits with it, because libfuse's threads are few and
- * the one that unlocks needs one of them. A signal to the program cancels the wait.
+ * If a program waits for a lock, a thread of ours waits with it. The threads of libfuse are few, and the one
+ * that unlocks needs one of them. A signal to the program cancels the wait.
  *
  * libfuse's threads call this. It owns those who wait.
  */
@@ -38,7 +38,7 @@ static pthread_cond_t waits_changed = PTHREAD_COND_INITIALIZER;
 
 /* ---- Asking */
 
-/* What others see who lock next must be what was written under this lock. So its size and times go first. */
+/* Others who lock next must see what was written under this lock. So its size and times go first. */
 static int set_lock(const struct mount *mount, const struct fuse_file_info *info,
 		    const struct afar_lock *lock, int timeout_ms)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The program of one mount: `afar mount` and mount(8) (as mount.afar) become it. It looks whether all
- * is as it must be, goes into the background, opens the file system, mounts it and answers the
- * kernel until it is unmounted or told to end.
+ * is as it must be, goes into the background, opens the file system and mounts it. Then it answers
+ * the kernel until it is unmounted or told to end.
  *
  * Sessions do not survive a fork, so the fork comes first. The process that was started waits for
  * one word or one line of the other, and ends with its status.
@@ -184,7 +184,7 @@ static struct fuse_session *new_session(struct mount *mount)
 	return session;
 }
 
-/* Mounts. What fusermount3 writes on standard error becomes the end of our own line. */
+/* Mounts. The words of fusermount3 on standard error become the end of our own line. */
 static int mount_session(const struct mount *mount, struct fuse_session *session)
 {
 	const struct mount_options *options = mount->options;

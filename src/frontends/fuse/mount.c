@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What all requests need; see mount.h. Owns nothing but the table of errors. */
+/* Functions for all requests; see mount.h. Owns nothing but the table of errors. */
 #include "mount.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ const struct afar_who *find_asker(fuse_req_t req, struct asker *asker)
 
 /* ---- Errors */
 
-/* Programs know errno alone. What is not here is errno's own. */
+/* Programs know errno alone. Errors that are not here are errno's own. */
 static const struct {
 	int error, as;
 } errnos[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the requests of one mount share: the open file system, who asks, and how answers are given.
+ * The requests of one mount share this: the open file system, who asks, and how answers are given.
  *
  * The kernel's node numbers are Afar's inode numbers, but for 1, which is the mount's root. Inode
  * numbers are never used twice. The library counts which of them the kernel knows (AFAR_FS_COUNT_USES).
@@ -133,7 +133,7 @@ void do_lseek(fuse_req_t req, fuse_ino_t node, off_t offset, int whence,
 
 /* The library's file of a request, inside of CALL(). NULL, and 0: it has none. */
 int file_of(const struct mount *mount, const struct fuse_file_info *info, struct afar_file **out);
-/* The same, if it is open just now, without asking for that; else NULL. */
+/* Like file_of(), if the file is open just now, without asking for that; else NULL. */
 struct afar_file *file_if_open(const struct fuse_file_info *info);
 /* Has others see what was written through it, if something was: size and times. Inside of CALL(). */
 int file_flush(const struct fuse_file_info *info);

@@ -15,8 +15,8 @@
 		.size = sizeof(struct afar_file_stat) \
 	}
 
-/* Finds an inode by its number alone, as of a file handle (open_by_handle_at(2), NFS). Whether who asks may is the kernel's
- * to know. Numbers are never used twice in a file system. */
+/* Finds an inode by its number alone, as of a file handle (open_by_handle_at(2), NFS). The kernel knows whether the
+ * asker may. Numbers are never used twice in a file system. */
 static int find_itself(const struct mount *mount, uint64_t ino, struct afar_file_stat *out)
 {
 	int ret = afar_fs_use(mount->fs, ino);

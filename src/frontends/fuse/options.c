@@ -27,7 +27,7 @@
 #define THREADS_MAX	256U
 #define THREADS_DEFAULT 32U
 
-/* As they are written; NULL or 0: not given. */
+/* Options as they are written; NULL or 0: not given. */
 struct texts {
 	char *uri, *key, *path, *timeout, *retry, *subdir, *age, *threads, *fsname;
 	int is_read_only, is_cached, is_direct, are_locks_local, is_for_others, is_over_others,

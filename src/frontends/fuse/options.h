@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a mount is asked for: by `afar mount`, or by mount(8) for fstab and systemd. */
+/* The options of a mount: by `afar mount`, or by mount(8) for fstab and systemd. */
 #ifndef FUSE_OPTIONS_H
 #define FUSE_OPTIONS_H
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "mount.h"
 #include "session.h"
 
@@ -31,10 +32,7 @@ static struct timespec after(long ns)
 	struct timespec at;
 
 	clock_gettime(CLOCK_REALTIME, &at);
-	at.tv_nsec += ns;
-	at.tv_sec += at.tv_nsec / SECOND_NS;
-	at.tv_nsec %= SECOND_NS;
-	return at;
+	return clock_to_timespec(clock_from_timespec(at) + (uint64_t)ns);
 }
 
 /* ---- Telling the kernel */
@@ -58,8 +56,8 @@ static void tell_kernel(const struct mount *mount, uint64_t ino, bool may_be_the
 
 /* ---- The threads */
 
-/* Drops them if somebody could have written the file since they were read. What nobody else can write, and nobody has
- * written since, stays. */
+/* Drops them if somebody could have written the file since they were read. They stay if nobody else can write the
+ * file, and nobody has written it since. */
 static void look_at(struct mount *mount, const struct used_pages *used)
 {
 	struct afar_file_stat stat = {.size = sizeof(stat)};

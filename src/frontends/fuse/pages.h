@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The kernel's pages of files that are open without them (`--direct`, O_APPEND). sendfile(2), splice(2) and mappings go through pages
- * all the same, and the kernel asks nobody about those that it has. So they are dropped when somebody elsewhere may write the file:
- * right after they were read, and within 100 ms if he comes later.
+ * The kernel's pages of files that are open without them (`--direct`, O_APPEND). Programs reach them all the same by sendfile(2),
+ * splice(2) and mappings. The kernel asks nobody about those that it has. So they are dropped when somebody elsewhere may write the
+ * file: right after they were read, and within 100 ms if he comes later.
  */
 #ifndef FUSE_PAGES_H
 #define FUSE_PAGES_H
@@ -13,7 +13,7 @@
 
 struct mount;
 
-/* What an open file knows of its inode's pages. */
+/* An open file's view of its inode's pages. */
 struct open_pages {
 	bool may_be_there; /* some have been read since they were dropped */
 	bool was_quiet;	   /* nobody else could write the file when that was asked last */

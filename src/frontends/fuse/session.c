@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See session.h. Calls hold the lock to read, so whoever has it to write is alone with the session:
- * all calls of one that has ended come back soon. Owns session and file system.
+ * See session.h. Calls hold the lock to read, so whoever has it to write is alone with the session.
+ * Once a session has ended, all its calls come back soon. Owns session and file system.
  */
 #include "session.h"
 
@@ -124,7 +124,8 @@ int session_begin(struct mount *mount)
 	pthread_rwlockattr_t attributes;
 	int ret;
 
-	/* Whoever renews the session must not wait for ever behind those who would use it. */
+	/* A thread that renews the session must not wait for ever behind those that would use
+	 * it. */
 	pthread_rwlockattr_init(&attributes);
 	pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&mount->lock, &attributes);
@@ -140,7 +141,8 @@ void session_end(struct mount *mount)
 	pthread_rwlock_destroy(&mount->lock);
 }
 
-/* Whether the name leads to the same file system as before. Inode numbers of another one are other files'. */
+/* Checks that the name leads to the same file system as before. Inode numbers of another one are other
+ * files'. */
 static int check_same(struct mount *mount)
 {
 	if (afar_fs_identity(mount->fs) == mount->identity)
@@ -189,8 +191,8 @@ int session_enter(struct mount *mount)
 	return mount->fs ? 0 : -AFAR_ESESSION;
 }
 
-/* Whether a call failed because the session has ended. If another cluster has taken the place of its own, it is stale like a
- * file that is gone. */
+/* Returns whether a call failed because the session has ended. If another cluster has taken the place of its own, it is
+ * stale like a file that is gone. */
 static bool is_at_end(const struct mount *mount, int64_t ret)
 {
 	struct afar_session_stat stat = {.size = sizeof(stat)};

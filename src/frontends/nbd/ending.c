@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 #define LOOK_MS	 2000
 #define LEAVE_MS 300 /* that nbdkit has to end by itself when all is closed */
 
@@ -109,9 +111,7 @@ static bool nbdkit_ends(void)
 	int ret = 0;
 
 	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += LEAVE_MS * 1000000L;
-	until.tv_sec += until.tv_nsec / 1000000000;
-	until.tv_nsec %= 1000000000;
+	until = clock_to_timespec(clock_from_timespec(until) + LEAVE_MS * UINT64_C(1000000));
 	pthread_mutex_lock(&ending.lock);
 	while (!ending.have_left && ret == 0)
 		ret = pthread_cond_timedwait(&ending.left, &ending.lock, &until);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How the plugin ends. nbdkit that was told to end waits for its clients to leave, for ever if they are idle, and calls
- * the plugin's cleanup() only then. So a thread of ours closes the volume when a signal comes, or when there is nothing
- * left to serve, and ends the process if clients stay.
+ * How the plugin ends. When nbdkit is told to end, it waits for its clients to leave, for ever if they are idle. Only
+ * then does it call the plugin's cleanup(). So a thread of ours closes the volume when a signal comes, or when there
+ * is nothing left to serve. It ends the process if clients stay.
  */
 #ifndef NBD_ENDING_H
 #define NBD_ENDING_H

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The nbdkit plugin: lends one volume to NBD clients, `nbdkit afar VOLUME`. nbdkit speaks NBD and
- * calls this file from many threads at once; each request is one blocking call of the library.
+ * The nbdkit plugin: lends one volume to NBD clients, `nbdkit afar VOLUME`. The protocol is
+ * nbdkit's, which calls this file from many threads at once. Each request is one blocking call of
+ * the library.
  *
- * All connections share one session and one handle of the volume, so a flush on one of them covers
- * what was written on all: clients may have several (multi-conn).
+ * All connections share one session and one handle of the volume. So a flush on one of them covers
+ * what was written on all, and clients may have several (multi-conn).
  *
  * Sessions do not survive a fork, and nbdkit forks between get_ready() and after_fork() unless it
- * stays in the foreground. get_ready() therefore opens the volume and closes it again, because a
- * refusal can still be shown then; after_fork() opens it for good. ending.c closes it.
+ * stays in the foreground. So get_ready() opens the volume and closes it again, because a refusal
+ * can still be shown then. Then after_fork() opens it for good, and ending.c closes it.
  */
 #define NBDKIT_API_VERSION 2
 #include <nbdkit-plugin.h>
@@ -35,7 +36,7 @@
 #define TIMEOUT_MAX_S 86400U
 #define REQUEST_MAX   (32U << 20) /* nbdkit takes no more of a write than 64 MiB */
 
-/* Of the command line. The texts are nbdkit's, and stay valid. */
+/* From the command line. The texts are nbdkit's, and stay valid. */
 static struct {
 	const char *volume, *cluster, *key_file, *path;
 	uint32_t mode; /* enum afar_volume_mode */
@@ -373,8 +374,8 @@ static int tell_session(void)
 	return 0;
 }
 
-/* What the session before had answered is on the servers, and need not be durable. It is in no log any more: if a
- * server has lost it, or does so from now on, a flush has to say so. */
+/* Writes that the session before had answered are on the servers, and need not be durable. They are in no log
+ * any more: if a server has lost some, or does so from now on, a flush has to say so. */
 static int settle(void)
 {
 	int ret = settings.replaces != 0 && settings.mode != AFAR_VOLUME_READ_ONLY
@@ -621,8 +622,8 @@ static int plugin_trim(void *unused, uint32_t length, uint64_t offset, uint32_t 
 		       : -1;
 }
 
-/* Whether the client wants a hole (NBDKIT_FLAG_MAY_TRIM) makes no difference: on flash a zeroed
- * block takes no room, in memory it always does. */
+/* A client's wish for a hole (NBDKIT_FLAG_MAY_TRIM) makes no difference: on flash a zeroed block
+ * takes no room, in memory it always does. */
 static int plugin_zero(void *unused, uint32_t length, uint64_t offset, uint32_t flags)
 {
 	(void)unused;

@@ -7,6 +7,10 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "manager/files/holds.h"
+#include "manager/files/names.h"
+#include "manager/files/pool.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
 
 #define SET_MODE      0x1U
@@ -398,4 +402,30 @@ int file_remove_xattr(struct fs *fs, const struct who *who, const Afar__FileRemo
 	less.values_length = -(int)length;
 	record_delete_xattr(fs, ask->ino, ask->name);
 	return count_xattrs(file, &less);
+}
+
+/* ---- What results tell */
+
+Afar__FileAttributes *attributes_of(const struct file *file)
+{
+	Afar__FileAttributes *attributes = MESSAGE_NEW(afar__file_attributes, Afar__FileAttributes);
+	const struct inode *inode = file->inode;
+
+	if (!attributes)
+		return NULL;
+	attributes->ino = file->ino;
+	attributes->mode = inode->mode;
+	attributes->nlink = inode->nlink;
+	attributes->uid = inode->uid;
+	attributes->gid = inode->gid;
+	attributes->rdev = inode->rdev;
+	attributes->size = inode_is_directory(inode) ? FILE_UNIT : inode->size;
+	attributes->allocated = inode_asked_units(inode) * FILE_UNIT;
+	attributes->atime = inode->atime;
+	attributes->mtime = inode->mtime;
+	attributes->ctime = inode->ctime;
+	attributes->change = inode->change;
+	attributes->layout = inode->layout;
+	attributes->has_no_xattrs = inode->nr_xattrs == 0;
+	return attributes;
 }

@@ -5,39 +5,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "manager/calls/rights.h"
+#include "manager/files/asks.h"
+#include "manager/files/holds.h"
+#include "manager/files/names.h"
+#include "manager/files/pool.h"
 #include "manager/files/table.h"
-#include "manager/principals.h"
-#include "manager/regions.h"
-#include "manager/requests.h"
+#include "manager/calls/callers.h"
 
 #define OPERATIONS_MAX 256U
 #define RUNS_TOLD_MAX  65536U /* of one result */
 
 /* ---- What results tell */
-
-Afar__FileAttributes *attributes_of(const struct file *file)
-{
-	Afar__FileAttributes *attributes = MESSAGE_NEW(afar__file_attributes, Afar__FileAttributes);
-	const struct inode *inode = file->inode;
-
-	if (!attributes)
-		return NULL;
-	attributes->ino = file->ino;
-	attributes->mode = inode->mode;
-	attributes->nlink = inode->nlink;
-	attributes->uid = inode->uid;
-	attributes->gid = inode->gid;
-	attributes->rdev = inode->rdev;
-	attributes->size = inode_is_directory(inode) ? FILE_UNIT : inode->size;
-	attributes->allocated = inode_asked_units(inode) * FILE_UNIT;
-	attributes->atime = inode->atime;
-	attributes->mtime = inode->mtime;
-	attributes->ctime = inode->ctime;
-	attributes->change = inode->change;
-	attributes->layout = inode->layout;
-	attributes->has_no_xattrs = inode->nr_xattrs == 0;
-	return attributes;
-}
 
 static int tell(const struct file *file, Afar__FileResult *result)
 {
@@ -500,104 +479,6 @@ static int end_operation(struct core *core, size_t mark, int ret, struct event *
 	return failed->message ? 0 : error_code(-ENOMEM);
 }
 
-/* True: permissions of who asks matter for one of the operations. */
-static bool looks_ask_who(const Afar__FilesLook *ask)
-{
-	for (size_t i = 0; i < ask->n_operations; i++)
-		switch (ask->operations[i]->what_case) {
-		case AFAR__FILE_LOOK__WHAT_STAT:
-		case AFAR__FILE_LOOK__WHAT_READ_LINK:
-		case AFAR__FILE_LOOK__WHAT_MAP:
-		case AFAR__FILE_LOOK__WHAT_SYSTEM:
-		case AFAR__FILE_LOOK__WHAT_CHECK:
-		case AFAR__FILE_LOOK__WHAT_LOST:
-			break;
-		default:
-			return true;
-		}
-	return false;
-}
-
-/* The others are about the file system as a whole: they read all of it, or its counts. */
-static bool can_look(const Afar__FilesLook *ask)
-{
-	for (size_t i = 0; i < ask->n_operations; i++)
-		switch (ask->operations[i]->what_case) {
-		case AFAR__FILE_LOOK__WHAT_LOOKUP:
-		case AFAR__FILE_LOOK__WHAT_WALK:
-		case AFAR__FILE_LOOK__WHAT_STAT:
-		case AFAR__FILE_LOOK__WHAT_LIST:
-		case AFAR__FILE_LOOK__WHAT_READ_LINK:
-		case AFAR__FILE_LOOK__WHAT_GET_XATTR:
-		case AFAR__FILE_LOOK__WHAT_LIST_XATTRS:
-		case AFAR__FILE_LOOK__WHAT_MAP:
-			break;
-		default:
-			return false;
-		}
-	return true;
-}
-
-/* The others are about what sessions wait for. */
-static bool can_hold(const Afar__FilesHold *ask)
-{
-	for (size_t i = 0; i < ask->n_operations; i++)
-		switch (ask->operations[i]->what_case) {
-		case AFAR__FILE_HOLD__WHAT_OPEN:
-		case AFAR__FILE_HOLD__WHAT_CLOSE:
-		case AFAR__FILE_HOLD__WHAT_END:
-			break;
-		default:
-			return false;
-		}
-	return true;
-}
-
-bool files_can_ask(const Afar__Request *request)
-{
-	switch (request->call_case) {
-	case AFAR__REQUEST__CALL_FILES_LOOK:
-		return can_look(request->files_look);
-	case AFAR__REQUEST__CALL_FILES_HOLD:
-		return can_hold(request->files_hold);
-	default:
-		return false;
-	}
-}
-
-static bool holds_ask_who(const Afar__FilesHold *ask)
-{
-	for (size_t i = 0; i < ask->n_operations; i++)
-		if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_OPEN)
-			return true;
-	return false;
-}
-
-/* The others are for files that the session has opened. */
-static bool changes_ask_who(const Afar__FilesChange *ask)
-{
-	for (size_t i = 0; i < ask->n_operations; i++)
-		switch (ask->operations[i]->what_case) {
-		case AFAR__FILE_CHANGE__WHAT_EXTEND:
-		case AFAR__FILE_CHANGE__WHAT_PUNCH:
-		case AFAR__FILE_CHANGE__WHAT_SYNC:
-			break;
-		default:
-			return true;
-		}
-	return false;
-}
-
-/* It reads everything, and others wait meanwhile. */
-static uint32_t rights_to_look(const Afar__FilesLook *ask)
-{
-	for (size_t i = 0; i < ask->n_operations; i++)
-		if (ask->operations[i]->what_case == AFAR__FILE_LOOK__WHAT_CHECK ||
-		    ask->operations[i]->what_case == AFAR__FILE_LOOK__WHAT_LOST)
-			return RIGHT_READ | RIGHT_OWN;
-	return RIGHT_READ;
-}
-
 /* A call, whichever of the three it is. */
 struct call {
 	uint64_t fs;
@@ -661,21 +542,6 @@ int files_look(struct core *core, struct session *session, struct event *event)
 	if (fs && ask->wants_delegation && ret == 0)
 		delegation_renew(fs, session, event->reply->file_results);
 	return ret;
-}
-
-/* Those that only read open files to read. */
-static uint32_t rights_to_hold(const Afar__FilesHold *ask)
-{
-	for (size_t i = 0; i < ask->n_operations; i++) {
-		const Afar__FileHold *operation = ask->operations[i];
-
-		if (operation->what_case == AFAR__FILE_HOLD__WHAT_END ||
-		    operation->what_case == AFAR__FILE_HOLD__WHAT_APPEND ||
-		    (operation->what_case == AFAR__FILE_HOLD__WHAT_OPEN &&
-		     (operation->open->access & W_OK)))
-			return RIGHT_ALL;
-	}
-	return RIGHT_READ;
 }
 
 static int run_hold(struct fs *fs, const struct who *who, const struct session *session,

@@ -10,9 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manager/files/names.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
-#include "manager/record_names.h"
-#include "manager/volumes.h"
+#include "manager/tables/record_names.h"
 
 #define FAULTS_MAX	100U
 #define FAULT_BYTES_MAX 256U

@@ -18,12 +18,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "manager/calls/live.h"
+#include "manager/calls/outgoing.h"
+#include "manager/files/holds.h"
+#include "manager/files/names.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
-#include "manager/principals.h"
-#include "manager/regions.h"
-#include "manager/servers.h"
-#include "manager/sessions.h"
-#include "manager/volumes.h"
 #include "rpc/delegation.h"
 
 static outgoing_answered answered;

@@ -4,7 +4,10 @@
  * sees this much of them. Inside are
  *
  *   records.c   what is stored, under which keys
- *   table.c     file systems and inodes in memory
+ *   records_system.c  the same, of file systems as a whole
+ *   table.c     inodes in memory
+ *   systems.c   file systems as a whole: loaded, made, deleted, freed
+ *   endings.c   inodes of which nothing is left
  *   runs.c      which parts of the pool a file has
  *   pool.c      what of the pool is free
  *   scrubs.c    what was given back, until it is zeroed
@@ -24,7 +27,10 @@
  *   recalls.c   having others give a file up before it is made shorter
  *   delegations.c  what sessions may answer from their own memory, and taking that back
  *   calls.c     the three calls
+ *   asks.c      what one of them asks for
  *   waits.c     which of them wait, and for what
+ *
+ * dispatch/files_work.c has them do what nobody asks for.
  *
  * Unlike the core's tables, inodes are not all in memory: they are read from the store when they are
  * wanted, and kept as long as somebody has them open, or until there are too many.
@@ -70,11 +76,6 @@ core_wait files_wait_to_release;
 
 /* Reads what there is of file systems. Errors as store_load(). */
 int files_start(struct core *core);
-/* In a batch of the core's own: deletes records of deleted file systems, bit by bit. */
-void files_work(struct core *core);
-/* Between batches: tells servers what to zero; drops inodes that nobody uses. */
-void files_drive(struct core *core);
-uint64_t files_next(const struct core *core);
 void files_close(struct core *core);
 
 #endif

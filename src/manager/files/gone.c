@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manager/calls/live.h"
+#include "manager/calls/outgoing.h"
+#include "manager/files/holds.h"
 #include "manager/files/table.h"
-#include "manager/servers.h"
-#include "manager/sessions.h"
-#include "manager/volumes.h"
 
 static outgoing_answered answered;
 

@@ -11,26 +11,14 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "manager/files/holds.h"
+#include "manager/files/names.h"
+#include "manager/files/pool.h"
 #include "manager/files/table.h"
 
 #define HOLDS_MAX	  1048576U	      /* handles of one claim */
 #define APPEND_KEPT_NS	  UINT64_C(100000000) /* the end of a file is kept so long for what follows, */
 #define APPEND_LONGEST_NS UINT64_C(500000000) /* and for all that follows together */
-
-static int compare_holds(const void *left, const void *right)
-{
-	const struct hold *a = tree_row(left), *b = tree_row(right);
-	int order = tree_order(a->session, b->session);
-
-	return order != 0 ? order : tree_order(a->handle, b->handle);
-}
-
-struct hold *hold_find(const struct fs *fs, uint64_t session, uint64_t handle)
-{
-	const struct hold wanted = {.session = session, .handle = handle};
-
-	return tree_find(&fs->holds_by_handle, &wanted, compare_holds);
-}
 
 /* ---- Beside a batch: holds are in memory alone */
 
@@ -61,16 +49,6 @@ static void look(const struct file *file, uint64_t number)
 	look_at_session(file->fs, number);
 }
 
-bool file_is_shared(const struct file *file, const struct session *session)
-{
-	const struct hold *hold;
-
-	cds_list_for_each_entry (hold, &file->holds, node)
-		if (hold->session != session->number)
-			return true;
-	return false;
-}
-
 /* ---- Opening */
 
 static int add(struct file *file, uint64_t session, uint64_t handle, uint32_t access)
@@ -97,7 +75,7 @@ static int add(struct file *file, uint64_t session, uint64_t handle, uint32_t ac
 	undo_made(undo, hold, free);
 	undo_link(undo, &hold->node, &file->holds);
 	mark(file, session);
-	return undo_tree_add(undo, &file->fs->holds_by_handle, hold, compare_holds);
+	return undo_tree_add(undo, &file->fs->holds_by_handle, hold, holds_compare);
 }
 
 int hold_add(struct file *file, const struct session *session, uint64_t handle, uint32_t access)
@@ -234,7 +212,7 @@ static int drop(struct hold *hold)
 	if (ret < 0)
 		return ret;
 	mark(file, hold->session);
-	undo_tree_remove(undo, &file->fs->holds_by_handle, hold, compare_holds);
+	undo_tree_remove(undo, &file->fs->holds_by_handle, hold, holds_compare);
 	undo_unlink(undo, &hold->node);
 	undo_gone(undo, hold, free);
 	if (file->recaller == hold->session && !holds(file, hold->session))

@@ -3,14 +3,11 @@
  * because the limit was lowered. */
 #include <errno.h>
 
-#include <afar/afar.h>
-
 #include "base/log.h"
 #include "base/text.h"
+#include "manager/calls/rights.h"
+#include "manager/files/pool.h"
 #include "manager/files/table.h"
-#include "manager/principals.h"
-#include "manager/regions.h"
-#include "manager/volumes.h"
 
 bool limits_allow_inode(const struct fs *fs)
 {

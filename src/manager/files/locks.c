@@ -16,8 +16,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "manager/calls/callers.h"
+#include "manager/files/holds.h"
 #include "manager/files/table.h"
-#include "manager/sessions.h"
 
 /* Of one session. Whoever locks in a file looks at all that are there: so many take him 0.1 ms. */
 #define LOCKS_MAX 16384U

@@ -13,8 +13,9 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "manager/files/pool.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
-#include "manager/volumes.h"
 
 static const struct layout *layout_of(const struct fs *fs)
 {

@@ -4,9 +4,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "manager/calls/losses.h"
+#include "manager/files/pool.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
-#include "manager/servers.h"
-#include "manager/volumes.h"
 
 #define RUNS_AT_ONCE 20000U /* records of one call: some milliseconds */
 #define PIECES_OF_ONE_RUN \

@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manager/files/pool.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
-#include "manager/volumes.h"
 
 #define FILES_AT_ONCE 4096U
 #define BYTES_AT_ONCE ((size_t)16 << 20) /* of paths; a message may have four times as many */

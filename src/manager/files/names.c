@@ -9,9 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "manager/files/holds.h"
+#include "manager/files/names.h"
+#include "manager/files/pool.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
 
-#define NAME_MAX_BYTES	 255U
 #define TARGET_MAX_BYTES 4095U
 #define LINKS_MAX	 65000U
 #define DEPTH_MAX	 4096U /* of directories: no walk to the root is longer */
@@ -19,22 +22,6 @@
 #define RENAME_KEEPS	  1U
 #define RENAME_EXCHANGES  2U
 #define RENAME_WHITES_OUT 4U
-
-int check_name(const char *name)
-{
-	size_t length = strlen(name);
-
-	if (length == 0)
-		return error_fail(-ENOENT, "use a name: it is empty");
-	if (length > NAME_MAX_BYTES)
-		return error_fail(-ENAMETOOLONG, "use a name of %zu bytes: it has at most %u",
-				  length, NAME_MAX_BYTES);
-	if (strchr(name, '/'))
-		return error_fail(-EINVAL, "use the name '%s': it has a '/'", name);
-	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
-		return error_fail(-EINVAL, "use the name '%s': it is always there", name);
-	return 0;
-}
 
 /* What one name of a directory stands for. */
 struct entry {
@@ -146,9 +133,11 @@ static int make_inode(const struct who *who, const Afar__FileMake *ask, struct f
 {
 	uint32_t type = ask->mode & S_IFMT;
 	struct inode *inode;
-	int ret = file_new(dir->fs, ask->mode & (S_IFMT | 07777U),
-			   type == S_IFLNK ? ask->target : NULL, out);
+	int ret = limits_check_inodes(dir->fs);
 
+	if (ret == 0)
+		ret = file_new(dir->fs, ask->mode & (S_IFMT | 07777U),
+			       type == S_IFLNK ? ask->target : NULL, out);
 	inode = ret == 0 ? file_edit(*out) : NULL;
 	if (!inode)
 		return ret < 0 ? ret : error_code(-ENOMEM);

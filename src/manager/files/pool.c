@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manager/calls/live.h"
+#include "manager/files/pool.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
-#include "manager/servers.h"
-#include "manager/volumes.h"
 
 #define SCRUB_RUNS_MAX	256U
 #define SCRUB_UNITS_MAX 262144U /* 1 GiB */

@@ -10,11 +10,11 @@
  */
 #include <errno.h>
 
+#include "manager/calls/callers.h"
+#include "manager/calls/live.h"
+#include "manager/calls/outgoing.h"
+#include "manager/files/holds.h"
 #include "manager/files/table.h"
-#include "manager/principals.h"
-#include "manager/regions.h"
-#include "manager/servers.h"
-#include "manager/sessions.h"
 
 static outgoing_answered answered;
 

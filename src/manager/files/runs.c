@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manager/files/pool.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
 
 static uint64_t run_end(const struct run *run)

@@ -12,9 +12,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "manager/calls/live.h"
+#include "manager/calls/outgoing.h"
+#include "manager/files/pool.h"
 #include "manager/files/table.h"
-#include "manager/servers.h"
-#include "manager/volumes.h"
 
 static outgoing_answered answered;
 

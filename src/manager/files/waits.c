@@ -2,6 +2,8 @@
 /* Which calls about files wait, for what, and until when. */
 #include <errno.h>
 
+#include "manager/files/holds.h"
+#include "manager/files/pool.h"
 #include "manager/files/table.h"
 
 static uint64_t bytes_wanted(const Afar__FilesChange *ask)

@@ -6,11 +6,30 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "manager/files/names.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
 
+#define NAME_MAX_BYTES 255U
 #define PATH_BYTES_MAX 8192U /* of what is left to walk, with the targets of symbolic links */
 #define LINKS_FOLLOWED 40U
 #define LIST_MAX       1000U
+
+int check_name(const char *name)
+{
+	size_t length = strlen(name);
+
+	if (length == 0)
+		return error_fail(-ENOENT, "use a name: it is empty");
+	if (length > NAME_MAX_BYTES)
+		return error_fail(-ENAMETOOLONG, "use a name of %zu bytes: it has at most %u",
+				  length, NAME_MAX_BYTES);
+	if (strchr(name, '/'))
+		return error_fail(-EINVAL, "use the name '%s': it has a '/'", name);
+	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+		return error_fail(-EINVAL, "use the name '%s': it is always there", name);
+	return 0;
+}
 
 int name_lookup(struct fs *fs, const struct who *who, uint64_t dir, const char *name,
 		struct file **out)

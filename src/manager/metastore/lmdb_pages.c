@@ -77,7 +77,7 @@ struct walk {
 	struct head head;
 	const struct pages_visitor *visitor;
 	uint8_t *taken; /* a bit for each page */
-	/* Of the tree that is read. */
+	/* From here on about the tree that is read. */
 	const struct table *table;
 	bool is_free_tree;
 	struct level levels[DEPTH_MAX];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reads the pages of LMDB's file without LMDB, which trusts them: with a damaged one it may find nothing where there is
- * something, overwrite what it needs, or crash. Here each page is read once, and has to be just what LMDB writes.
+ * Reads the pages of LMDB's file without LMDB, which trusts them. With a damaged one LMDB may find nothing where there
+ * is something, overwrite what it needs, or crash. Here each page is read once, and has to be just what LMDB writes.
  *
- * The format is that of LMDB 0.9 (data version 1), as mdb.c describes it: two heads, of which the one with the later transaction
- * counts; a tree of the pairs, and a tree of the pages that are free.
+ * The format is that of LMDB 0.9 (data version 1), as mdb.c describes it. There are two heads, of which the one with the later
+ * transaction counts. One tree has the pairs, the other the pages that are free.
  */
 #ifndef METASTORE_LMDB_PAGES_H
 #define METASTORE_LMDB_PAGES_H

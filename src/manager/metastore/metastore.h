@@ -64,16 +64,16 @@ struct metastore_ops {
 
 	/* If all compares hold, does all puts and deletes (of keys that may not exist) at once, and
 	 * returns 0 when they are durable. -EAGAIN: a compare failed. -ENOSPC, -EIO, …: nothing was
-	 * done; or, if the disk does not even let that be made sure, a restart will tell, and all
-	 * later commits fail. */
+	 * done. If the disk does not even let that be made sure, a restart will tell, and all later
+	 * commits fail. */
 	int (*commit)(struct metastore *store, const struct meta_compare *compares,
 		      size_t nr_compares, const struct meta_put *puts, size_t nr_puts,
 		      const struct meta_bytes *deletes, size_t nr_deletes);
 };
 
 /* Opens or makes an LMDB store in the folder `path`, of at most `size_max` bytes. Locks it: -EBUSY
- * when another process has it open. All of it is read, and compared with its sums: -EBADMSG, if a page
- * or a key is damaged, or records are missing; damaged values are logged. Errors with a sentence. */
+ * when another process has it open. All of it is read, and compared with its sums. -EBADMSG: a page or
+ * a key is damaged, or records are missing. Damaged values are logged. Errors with a sentence. */
 int metastore_lmdb_open(const char *path, size_t size_max, struct metastore **out);
 
 /* Damage, in a sentence: of a record, or, with a key of no bytes, of something else. */

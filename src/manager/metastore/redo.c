@@ -2,7 +2,8 @@
 /*
  * The file: two slots for the header, of which the newer that is whole counts, and the records. A record begins at a block of
  * its own, so that no write touches what is durable already. It bears the checkpoint's number and salt, a number that nobody
- * can guess: else what is left of earlier records could be taken for one, and their values are what clients have written.
+ * can guess. Otherwise the rest of earlier records could be taken for one, because their values are what clients have
+ * written.
  *
  * The blocks are written once when the file is made. So on file systems that overwrite in place, a record changes no metadata.
  *
@@ -353,7 +354,7 @@ static uint64_t add_change(struct redo_log *log, uint64_t at, struct meta_bytes 
 	return at + value.length;
 }
 
-/* What was in the buffer may have had secrets. */
+/* Wipes the buffer, because the records in it may have had secrets. */
 static void forget(struct redo_log *log)
 {
 	explicit_bzero(log->buffer, RECORDS_BYTES);
@@ -446,7 +447,7 @@ static int show_changes(const uint8_t *bytes, size_t length,
 	return 0;
 }
 
-/* Whether a record of this checkpoint begins at the offset. */
+/* Returns whether a record of this checkpoint begins at the offset. */
 static bool find_record(const struct redo_log *log, size_t offset, struct record *record)
 {
 	if (RECORDS_BYTES - offset < sizeof(*record))
@@ -461,7 +462,8 @@ static bool is_whole(const struct redo_log *log, size_t offset, const struct rec
 	       record->checksum == sum_record(*record, log->buffer + offset + sizeof(*record));
 }
 
-/* Whether there is a record that comes after those that were shown, or after a header that is gone. */
+/* Returns whether there is a record that comes after those that were shown, or after a header that is
+ * gone. */
 static bool is_record_missing(const struct redo_log *log)
 {
 	struct record record;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The redo log of a store whose own file is synced only now and then: a commit is durable when its record here is, which
- * is one write to blocks that are there already, and one flush of the disk.
+ * The redo log of a store whose own file is synced only now and then. A commit is durable when its record here is. A
+ * record takes one write to blocks that are there already, and one flush of the disk.
  *
  * Every so often the store syncs its file, and starts the redo log anew: that is a checkpoint. The log keeps the file's
  * heads as they were then: its first bytes, which say where everything else is. After a crash the store puts them back, and
@@ -52,7 +52,7 @@ int redo_append(struct redo_log *log, const struct meta_put *puts, size_t nr_put
 /* The commit that was appended last was not done: it is not replayed. Only once for each. */
 int redo_take_back(struct redo_log *log);
 
-/* Whether an error has left it unknown what the log says: nothing may come after it. */
+/* Returns whether an error has left it unknown what the log says: nothing may come after it. */
 bool redo_is_broken(const struct redo_log *log);
 
 /* Shows each change since the checkpoint, in order; `value.data` NULL: the key is deleted. Stops and returns what `change`

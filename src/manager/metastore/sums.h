@@ -21,7 +21,7 @@ struct meta_totals {
 /* Writes the sums of a pair. */
 void sums_make(struct meta_bytes key, struct meta_bytes value, uint8_t sums[SUMS_BYTES]);
 
-/* Takes a value as it is stored apart: returns 0 and the value without its sums; -EBADMSG: the value is damaged; -EILSEQ:
+/* Takes a value as it is stored apart. Returns 0 and the value without its sums. -EBADMSG: the value is damaged. -EILSEQ:
  * the key is, or there are no sums. None with a sentence. */
 int sums_check(struct meta_bytes key, struct meta_bytes stored, struct meta_bytes *value);
 

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Declarations that the stages of suite `file` share. */
+#ifndef BENCH_FILE_H
+#define BENCH_FILE_H
+
+#include <afar/file.h>
+
+#include "harness/cluster.h"
+#include "harness/harness.h"
+#include "harness/scene.h"
+
+#define KIB	     (UINT64_C(1) << 10)
+#define MIB	     (UINT64_C(1) << 20)
+#define NR_ROWS(row) ((unsigned)(sizeof(row) / sizeof((row)[0])))
+#define FILE_FS	     "files"
+
+/* Makes and opens a file system in the session's cluster. */
+int file_fs_open(struct afar_session *session, uint32_t tier, struct afar_fs **out);
+/* Makes one in a cluster, in a session for that alone. */
+int file_fs_make(const char *uri, uint32_t tier);
+/* Opens it for another session. */
+int file_fs_join(struct afar_session *session, struct afar_fs **out);
+/* Makes a file in the root directory and opens it. */
+int file_make(struct afar_fs *fs, const char *name, struct afar_file **out);
+
+extern const struct bench_stage file_stream_local_stage; /* file_stream.c */
+extern const struct bench_stage file_stream_tcp_stage;
+extern const struct bench_stage file_tiles_stage;	     /* file_tiles.c */
+extern const struct bench_stage file_create_stage;	     /* file_create.c */
+extern const struct bench_stage file_beside_stage;	     /* file_beside.c */
+extern const struct bench_stage file_fuse_dram_cached_stage; /* file_fuse_stream.c */
+extern const struct bench_stage file_fuse_dram_direct_stage;
+extern const struct bench_stage file_fuse_flash_cached_stage;
+extern const struct bench_stage file_fuse_flash_direct_stage;
+extern const struct bench_stage file_names_dirsync_stage; /* file_names.c */
+extern const struct bench_stage file_names_plain_stage;
+extern const struct bench_stage file_names_ganesha_stage;
+extern const struct bench_stage file_names_gluster_stage;
+extern const struct bench_stage file_cpu_local_stage; /* file_network.c */
+extern const struct bench_stage file_cpu_tcp_stage;
+extern const struct bench_stage file_zipf_stage;
+extern const struct bench_stage file_servers_1_stage; /* file_servers.c */
+extern const struct bench_stage file_servers_2_stage;
+extern const struct bench_stage file_servers_4_stage;
+
+#endif

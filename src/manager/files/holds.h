@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Files that sessions use, and others wait for. */
+#ifndef MANAGER_FILES_HOLDS_H
+#define MANAGER_FILES_HOLDS_H
+
+#include "manager/files/table.h"
+
+/* ---- holds.c */
+
+int hold_open(struct fs *fs, const struct who *who, const struct session *session,
+	      const Afar__FileOpen *ask, struct file **out);
+/* Without asking whether it may. */
+int hold_add(struct file *file, const struct session *session, uint64_t handle, uint32_t access);
+int hold_close(struct fs *fs, const struct session *session, uint64_t handle);
+int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *ask,
+	     struct file **out);
+/* Takes the end of a file for the session, and lets it go, or keeps it for a moment for what follows. -EBUSY: another one has
+ * it. */
+int hold_append(struct fs *fs, const struct session *session, uint64_t ino, struct file **out);
+int hold_appended(struct fs *fs, const struct session *session, const Afar__FileAppended *ask);
+/* Until when another session has the end of a file; 0: none has. */
+uint64_t hold_append_until(const struct file *file, uint64_t session);
+int hold_claim(struct fs *fs, const struct session *session, const Afar__FileClaim *ask);
+/* The session does not use inodes by their number any more. */
+int hold_forget(struct fs *fs, const struct session *session, const Afar__FileForget *ask);
+
+/* ---- recalls.c */
+
+/* True: another session has it open, and has not given it up for a change. */
+bool file_is_kept(const struct file *file, const struct session *session);
+/* The change is done, or has failed. */
+void recall_end(struct file *file);
+/* What others gave up they do without until the session has asked for more, or for 10 s. */
+void recall_keep(struct file *file, const struct session *session);
+bool recall_is_kept(const struct file *file, const struct session *session);
+/* Until when a change waits for others to give files up; asks them. */
+uint64_t recalls_wait(struct core *core, const struct event *event, const struct fs *fs);
+/* Until when somebody waits who asks where a file's bytes are. */
+uint64_t recall_wait_for(struct core *core, const struct event *event, const struct fs *fs,
+			 uint64_t ino);
+
+/* ---- gone.c */
+
+/* A session is asked from now on, until it leaves. -EINVAL: it has not opened the pool. */
+int gone_join(struct fs *fs, const struct session *session);
+/* -ENOMEM. */
+int gone_leave(struct fs *fs, uint64_t session);
+void gone_free(struct fs *fs);
+/* Returns whether sessions are to be asked before a file without a name, that nobody holds, ends. Then it is added: -ENOMEM. */
+bool gone_must_ask(const struct file *file);
+int gone_add(struct file *file);
+/* One of its names goes. */
+void gone_note_name(struct file *file, uint64_t dir, const char *name);
+/* Asks, between batches; ends, in one, what nobody uses. */
+void gone_drive(struct fs *fs);
+int gone_work(struct fs *fs);
+uint64_t gone_next(const struct fs *fs);
+/* Until when somebody waits who needs room, or an inode. Asks at once. */
+uint64_t gone_wait(struct fs *fs, uint64_t session);
+
+/* ---- delegations.c */
+
+/* A session asks, and takes delegations. `dropped`: the number of the one that it has dropped; 0: none. */
+void delegation_begin(struct fs *fs, const struct session *session, uint64_t dropped);
+/* Delegates an inode, if the session takes delegations. Returns whether the session may answer from what it is told
+ * now, until it is asked to drop that. */
+bool delegation_give(struct file *file, const struct session *session);
+/* Renews all that the session has delegated, and says so in the results. */
+void delegation_renew(struct fs *fs, const struct session *session, Afar__FileResults *results);
+/* A file leaves memory. */
+void delegation_forget(struct file *file);
+/* The session does not use the file system any more, and was told so or has said it itself; otherwise it may
+ * go on with what it has until that has run out. */
+void delegations_leave(struct fs *fs, uint64_t session, bool was_told);
+/* A session of before the manager's start has ended without a word. */
+void delegations_await_silent(struct fs *fs);
+/* Until when a change, or an opening to write, waits for others to drop what it concerns. Asks them. */
+uint64_t delegations_wait_to_change(const struct event *event, struct fs *fs);
+uint64_t delegations_wait_to_hold(struct core *core, const struct event *event, struct fs *fs);
+void delegations_free(struct fs *fs);
+
+/* ---- locks.c */
+
+/* -EAGAIN, -EDEADLK, -ENOLCK, -EBADF. */
+int lock_set(struct fs *fs, const struct session *session, const Afar__FileLock *ask);
+/* Tells what is in the way. */
+int lock_look(struct fs *fs, const struct session *session, const Afar__FileLock *ask,
+	      Afar__FileResult *result);
+void lock_cancel(struct fs *fs, const struct session *session, const Afar__FileLockCancel *ask);
+/* What the session has had before a restart. */
+int lock_claim(struct fs *fs, const struct session *session, const Afar__FileLock *ask);
+/* Unlocks what was locked through a handle that is being closed. -ENOMEM. */
+int locks_drop(const struct hold *hold);
+/* Frees all of a file that is being forgotten. */
+void locks_free(struct file *file);
+/* Until when somebody waits for a lock. */
+uint64_t lock_wait_for(struct core *core, struct event *event, struct fs *fs,
+		       const Afar__FileLock *ask);
+
+/* ---- waits.c */
+
+/* -EBUSY: a call has waited in vain for sessions of before a restart, which may have open what it concerns. */
+int files_check_claimed(const struct fs *fs, const Afar__Request *request);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The pool of a file system: its parts that files have, and those that are free, being zeroed, lost, or given back. */
+#ifndef MANAGER_FILES_POOL_H
+#define MANAGER_FILES_POOL_H
+
+#include "manager/files/table.h"
+
+/* ---- runs.c */
+
+/* Reads them if need be. */
+int file_load_runs(struct file *file);
+/* Adds runs where nothing is, each behind the one before; at least one. Stores them. Copies the file's runs once, so
+ * give it all that are added together. */
+int file_add_runs(struct file *file, const struct run *run, size_t nr);
+/* Takes [from, to) units out, and lists what of the pool that was; the caller frees the list. Stores
+ * it. */
+int file_cut_runs(struct file *file, uint64_t from, uint64_t to, struct run **out, size_t *nr);
+/* The first run that ends behind `unit`: its index, or the number of runs. */
+size_t runs_find(const struct runs *runs, uint64_t unit);
+
+/* ---- pool.c */
+
+/* From where room is taken. */
+struct pool_wish {
+	uint64_t near;	  /* the unit that is best; 0: none */
+	bool is_anywhere; /* also at servers that are away */
+};
+/* Takes `nr` units in few runs, the first at `near` if that is free. Each run is given to `take`. It
+ * takes fewer if there are not so many, and returns how many; negative: `take` failed, or -ENOMEM. */
+int64_t pool_take(struct fs *fs, const struct pool_wish *wish, uint64_t nr,
+		  int (*take)(void *argument, uint64_t pool_unit, uint64_t nr), void *argument);
+/* Returns whether servers that are there have room for so many bytes. */
+bool pool_has_room(const struct fs *fs, uint64_t bytes);
+/* Returns whether all servers of the pool are there, or none: then it does not matter which of them gives
+ * room. */
+bool pool_is_whole(const struct fs *fs);
+/* Gives runs back, which are free when they are zeroed. Takes the list over. */
+int pool_give(struct fs *fs, struct run *runs, size_t nr);
+/* Gives back what has been zeroed. */
+int pool_give_zeroed(struct scrub *scrub);
+/* The pool may have grown since. -ENOMEM. */
+int pool_look(struct fs *fs);
+
+/* ---- limits.c */
+
+bool limits_allow_inode(const struct fs *fs);
+/* -EDQUOT: no inode can be made. */
+int limits_check_inodes(const struct fs *fs);
+/* Returns how many units more its files may have. */
+uint64_t limits_room(const struct fs *fs);
+/* -EDQUOT: they may not have so many more. */
+int limits_check_units(const struct fs *fs, uint64_t nr);
+
+/* ---- lengths.c */
+
+struct file_wish {
+	uint64_t offset;
+	uint64_t length;
+	bool is_exact;	  /* no more than that */
+	bool is_anywhere; /* also at servers that are away */
+	/* So many units have been written of those that came ahead and end there; 0: not known. */
+	uint64_t ahead_to, ahead_used;
+};
+int file_extend(struct file *file, const struct file_wish *wish);
+/* Makes room at the beginning of a new file, which it is not yet told of as its own. */
+int file_prepare(struct file *file, uint64_t bytes);
+/* Returns whether a range of an empty file is room that nobody has asked for, or written, since it was made. */
+bool file_is_spare(const struct file *file, uint64_t offset, uint64_t length);
+/* Returns how many units a file has, without those that nobody has asked for yet. */
+uint64_t inode_asked_units(const struct inode *inode);
+/* Has others give the file up before its end is zeroed. -EBUSY: another session has it open, and has not. */
+int file_give_up(struct file *file, const struct session *session);
+/* Sets a size. A smaller one gives units back. -EBUSY: another session has it open. */
+int file_resize(struct file *file, const struct session *session, uint64_t size);
+int file_punch(struct file *file, const struct session *session, uint64_t offset, uint64_t length);
+/* Gives back units behind the end. */
+int file_trim(struct file *file, const struct session *session);
+/* The same when nobody has it open any more. */
+int file_trim_closed(struct file *file);
+/* Notes in its record whether it has room ahead, so that this goes back also if the manager ends. -ENOMEM. */
+int file_note_ahead(struct file *file, bool is_ahead);
+
+/* ---- scrubs.c */
+
+void scrubs_drive(struct fs *fs);
+/* Whether the next sweep can begin at once, and that it does, because somebody waits for what is to be zeroed. */
+bool scrubs_can_hurry(const struct fs *fs);
+void scrubs_hurry(struct fs *fs);
+
+/* ---- lost.c */
+
+/* Takes out of a list of runs what is lost, and says how many units that was. The list stays the caller's,
+ * and may be another one afterwards. */
+int lost_leave_out(const struct fs *fs, struct run **runs, size_t *nr, uint64_t *nr_lost);
+/* Takes it out of what is free. -ENOMEM. */
+int lost_leave_space(struct fs *fs);
+/* The same when the file system has just been read: nothing is noted. */
+int lost_load(struct fs *fs);
+/* Files have so many lost units from now on. -ENOMEM. */
+int lost_count(struct fs *fs, uint64_t nr_units);
+
+/* ---- lost_list.c */
+
+/* Lists the names of files that have lost something, of inodes above `after`. */
+int lost_list(struct fs *fs, const Afar__FileSystemLost *ask, Afar__FileResult *result);
+
+/* ---- shrink.c */
+
+/* Returns how many bytes of extents that the pool has not grown into can be released anyway. */
+uint64_t pool_unused_bytes(const struct namespace *ns);
+
+#endif

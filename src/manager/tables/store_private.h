@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Shared by store.c, which commits records, store_records.c, which makes them, and load.c, which reads them. */
+#ifndef MANAGER_STORE_PRIVATE_H
+#define MANAGER_STORE_PRIVATE_H
+
+#include "manager/stored.pb-c.h"
+#include "manager/tables/store.h"
+
+#define STORE_FORMAT	    4U
+#define STORE_FORMAT_OLDEST 1U /* is read, and becomes the present one */
+
+/* The first byte of a key: a small letter (store.h). In the order in which records are loaded: each names
+ * only earlier ones. */
+enum store_kind {
+	STORE_CLUSTER = 'c',
+	STORE_PAST_TERMS = 'h',
+	STORE_PRINCIPAL = 'k',
+	STORE_NAMESPACE = 'n',
+	STORE_GRANTS = 'g',
+	STORE_SERVER = 's',
+	STORE_REMOVAL = 'x',
+	STORE_FLASH = 't',
+	STORE_EXTENT = 'e',
+	STORE_REGION = 'r',
+	STORE_SESSION = 'u',
+	STORE_REFERENCE = 'f',
+	STORE_OUTCOME = 'o',
+};
+
+struct store {
+	struct metastore *metastore;
+	struct undo *undo;
+	void *changes; /* tree of struct change, in the order of the metastore */
+	size_t nr_changes;
+	size_t nr_table_changes; /* of them */
+	uint64_t batch;		 /* that runs, until its commit has ended; from 1 */
+	/* Of a request beside it. */
+	bool is_beside;
+	bool has_touched; /* has read what the batch has changed, or collected */
+};
+
+#endif

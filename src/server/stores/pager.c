@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The transfers of clients to a store's extents, each as a request to the layer. */
+#include "server/stores/pager.h"
+
+#include <afar/error.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/error.h"
+#include "server/stores/store_private.h"
+
+/* A transfer, from when it takes memory until both the transport and the layer are done with it. */
+struct page_io {
+	struct cds_list_head node; /* of the spare ones */
+	struct store_extent *extent;
+	struct fabric_paged *paged; /* NULL: the transport has left */
+	struct progress_work *work; /* of its connection, which it keeps from being over */
+	struct zone_buffer *buffer; /* NULL: it has memory of its own: */
+	void *own;
+	struct iovec iov;
+	uint32_t sums[FABRIC_PAGED_MAX / FTL_BLOCK]; /* of a checked one */
+	struct store_work at_layer;
+	bool is_under_way;
+	bool is_lost;	  /* the layer will not end it, and its memory may still be the device's */
+	unsigned nr_left; /* requests to the layer */
+	int status;
+	union {
+		struct ftl_get get;
+		struct {
+			struct ftl_put put;
+			struct ftl_sync sync;
+		};
+	};
+};
+
+int pages_open(struct pages *pages)
+{
+	CDS_INIT_LIST_HEAD(&pages->spare);
+	return stage_open(&pages->stage, PAGES_BYTES);
+}
+
+void pages_close(struct pages *pages)
+{
+	struct page_io *io, *next;
+
+	if (!pages->stage.zones)
+		return;
+	cds_list_for_each_entry_safe (io, next, &pages->spare, node)
+		free(io);
+	stage_close(&pages->stage);
+}
+
+void pages_left(void *context, struct progress_work *work)
+{
+	(void)context;
+	if (work->guest)
+		stage_leave(work->guest);
+	work->guest = NULL;
+}
+
+/* ---- Memory */
+
+static struct page_io *new_io(struct pages *pages)
+{
+	struct page_io *io;
+
+	if (cds_list_empty(&pages->spare))
+		return calloc(1, sizeof(*io));
+	io = cds_list_first_entry(&pages->spare, struct page_io, node);
+	cds_list_del(&io->node);
+	return io;
+}
+
+static void free_io(struct page_io *io)
+{
+	struct pages *pages = &io->extent->store->pages;
+
+	io->work->nr_under_way--;
+	if (io->own)
+		stage_guest_count(io->work->guest, -1);
+	if (io->is_lost)
+		return;
+	if (io->buffer)
+		stage_give(&pages->stage, io->buffer);
+	free(io->own);
+	cds_list_add(&io->node, &pages->spare);
+}
+
+/* Frees a lost transfer. A read may land there even now, so its pages go back to the kernel: who
+ * gets the addresses next gets other pages. A buffer of the zones stays taken. */
+static void forget_io(struct store_work *work)
+{
+	struct page_io *io = caa_container_of(work, struct page_io, at_layer);
+
+	if (io->own)
+		madvise(io->own, io->iov.iov_len, MADV_DONTNEED);
+	free(io->own);
+	free(io);
+}
+
+/* Takes a buffer for all of the bytes, or none. */
+static struct zone_buffer *take_buffer(struct pages *pages, struct stage_guest *guest,
+				       uint64_t length)
+{
+	struct zone_buffer *buffer = stage_take(&pages->stage, guest, length);
+
+	if (!buffer || buffer->length >= length)
+		return buffer;
+	stage_give(&pages->stage, buffer);
+	return NULL;
+}
+
+static int take_memory(struct pages *pages, struct page_io *io, uint64_t length)
+{
+	struct progress_work *work = io->work;
+
+	io->buffer = take_buffer(pages, work->guest, length);
+	io->own = NULL;
+	if (!io->buffer && !stage_guest_has_none(work->guest))
+		return -EAGAIN;
+	if (!io->buffer) {
+		io->own =
+			aligned_alloc(FTL_BLOCK, (length + FTL_BLOCK - 1) / FTL_BLOCK * FTL_BLOCK);
+		if (!io->own)
+			return error_code(-ENOMEM); /* nothing of its own would end, and wake it */
+		stage_guest_count(work->guest, 1);
+	}
+	io->iov = (struct iovec){io->buffer ? io->buffer->addr : io->own, length};
+	return 0;
+}
+
+/* Returns how many bytes the layer is asked for: it knows sums of whole blocks only. */
+static uint64_t layer_bytes(const struct fabric_paged *paged)
+{
+	return paged->is_checked ? (paged->length + FTL_BLOCK - 1) / FTL_BLOCK * FTL_BLOCK
+				 : paged->length;
+}
+
+static int page_take(struct fabric_pager *pager, struct fabric_paged *paged)
+{
+	struct store_extent *extent = caa_container_of(pager, struct store_extent, pager);
+	struct pages *pages = &extent->store->pages;
+	struct progress_work *work = progress_work(paged->owner);
+	struct stage_guest *guest;
+	struct page_io *io;
+	int ret;
+
+	if (!work->guest) {
+		ret = stage_enter(&pages->stage, work->session, &guest);
+		if (ret != 0)
+			return ret;
+		work->guest = guest;
+	}
+	io = new_io(pages);
+	if (!io)
+		return error_code(-ENOMEM);
+	io->extent = extent;
+	io->work = work;
+	ret = take_memory(pages, io, layer_bytes(paged));
+	if (ret != 0) {
+		cds_list_add(&io->node, &pages->spare);
+		return ret;
+	}
+	io->paged = paged;
+	io->is_under_way = false;
+	io->is_lost = false;
+	work->nr_under_way++;
+	paged->addr = io->iov.iov_base;
+	paged->sums = io->sums;
+	paged->taken = io;
+	return 0;
+}
+
+static void page_leave(struct fabric_pager *pager, struct fabric_paged *paged)
+{
+	struct page_io *io = paged->taken;
+
+	(void)pager;
+	io->paged = NULL;
+	if (!io->is_under_way)
+		free_io(io);
+}
+
+/* ---- The layer */
+
+/* The layer is done with it. */
+static void finish(struct page_io *io)
+{
+	io->is_under_way = false;
+	if (io->paged)
+		fabric_paged_ended(io->paged, io->status);
+	else
+		free_io(io);
+}
+
+/* A request of the transfer has ended. */
+static void on_ended(struct page_io *io, int result)
+{
+	if (result != 0 && io->status == 0)
+		io->status = result;
+	if (--io->nr_left > 0)
+		return;
+	store_work_end(io->extent->store, &io->at_layer);
+	finish(io);
+}
+
+/* The memory is lost, because the device may still be at it. */
+static void give_up_io(struct store_work *work)
+{
+	struct page_io *io = caa_container_of(work, struct page_io, at_layer);
+
+	io->is_lost = true;
+	io->status = -EIO;
+	finish(io);
+}
+
+static void on_got(struct ftl_get *get)
+{
+	struct page_io *io = caa_container_of(get, struct page_io, get);
+
+	on_ended(io, store_answer(io->extent->store, get->result, false));
+}
+
+static void on_put(struct ftl_put *put)
+{
+	struct page_io *io = caa_container_of(put, struct page_io, put);
+
+	on_ended(io, store_answer(io->extent->store, put->result, true));
+}
+
+static void on_durable(struct ftl_sync *sync)
+{
+	struct page_io *io = caa_container_of(sync, struct page_io, sync);
+
+	on_ended(io, store_answer(io->extent->store, sync->result, true));
+}
+
+static void begin_read(struct page_io *io, uint64_t lba, uint64_t offset)
+{
+	io->nr_left = 1;
+	io->get = (struct ftl_get){
+		.lba = lba,
+		.offset = offset,
+		.length = io->iov.iov_len,
+		.iov = &io->iov,
+		.nr_iov = 1,
+		.sums = io->paged->is_checked ? io->sums : NULL,
+		.done = on_got,
+	};
+	ftl_get(io->extent->store->ftl, &io->get);
+}
+
+/* A durable write's sync follows at once: the layer then writes data and journal at the same time. */
+static void begin_write(struct page_io *io, uint64_t lba, uint64_t offset)
+{
+	const size_t length = io->iov.iov_len, given = io->paged->length;
+	const bool is_durable = io->paged->is_durable;
+	struct ftl *ftl = io->extent->store->ftl;
+
+	memset((char *)io->iov.iov_base + given, 0, length - given);
+	io->nr_left = is_durable ? 2 : 1;
+	io->put = (struct ftl_put){
+		.lba = lba,
+		.offset = offset,
+		.length = length,
+		.iov = &io->iov,
+		.nr_iov = 1,
+		.sums = io->paged->is_checked ? io->sums : NULL,
+		.heat = FTL_HEAT_UNKNOWN,
+		.done = on_put,
+	};
+	ftl_put(ftl, &io->put);
+	if (!is_durable)
+		return;
+	io->sync = (struct ftl_sync){
+		.lba = lba,
+		.count = (offset + length + FTL_BLOCK - 1) / FTL_BLOCK,
+		.done = on_durable,
+	};
+	ftl_sync(ftl, &io->sync);
+}
+
+static void page_begin(struct fabric_pager *pager, struct fabric_paged *paged)
+{
+	struct store_extent *extent = caa_container_of(pager, struct store_extent, pager);
+	struct page_io *io = paged->taken;
+	uint64_t lba = ftl_lba(extent->range, (uint32_t)(paged->offset / FTL_BLOCK));
+	uint64_t offset = paged->offset % FTL_BLOCK;
+
+	if (extent->store->is_gone) {
+		fabric_paged_ended(paged, -EIO);
+		return;
+	}
+	io->is_under_way = true;
+	io->status = 0;
+	io->at_layer = (struct store_work){.give_up = give_up_io, .forget = forget_io};
+	store_work_begin(extent->store, &io->at_layer);
+	if (paged->is_write)
+		begin_write(io, lba, offset);
+	else
+		begin_read(io, lba, offset);
+}
+
+void pages_begin(struct store_extent *extent)
+{
+	extent->pager = (struct fabric_pager){page_take, page_begin, page_leave};
+}
+
+/* ---- Syncs */
+
+struct store_syncing {
+	struct store_work work;
+	struct ftl_sync sync;
+	struct store *store;
+	struct progress_message message;
+	uint64_t remembered;
+};
+
+static void on_synced(struct ftl_sync *sync)
+{
+	struct store_syncing *syncing = caa_container_of(sync, struct store_syncing, sync);
+	struct store *store = syncing->store;
+	struct message_reply reply = {.status = store_answer(store, sync->result, true),
+				      .value = store->stat.opening};
+
+	store_work_end(syncing->store, &syncing->work);
+	if (reply.status == 0 && syncing->remembered < store->whole_since)
+		reply.status = -AFAR_EUNSYNCED;
+	progress_answer(&syncing->message, &reply);
+	free(syncing);
+}
+
+static void give_up_sync(struct store_work *work)
+{
+	struct store_syncing *syncing = caa_container_of(work, struct store_syncing, work);
+	const struct message_reply reply = {.status = -EIO};
+
+	progress_answer(&syncing->message, &reply);
+}
+
+static void forget_sync(struct store_work *work)
+{
+	free(caa_container_of(work, struct store_syncing, work));
+}
+
+bool store_sync(struct store *store, const struct message_request *request,
+		struct message_reply *reply, const struct progress_message *message)
+{
+	struct store_syncing *syncing = store->is_gone ? NULL : malloc(sizeof(*syncing));
+
+	if (!syncing) {
+		reply->status = store->is_gone ? -EIO : -ENOMEM;
+		return true;
+	}
+	syncing->sync = (struct ftl_sync){.lba = 0, .count = FTL_ALL, .done = on_synced};
+	syncing->store = store;
+	syncing->message = *message;
+	syncing->remembered = request->operand;
+	syncing->work = (struct store_work){.give_up = give_up_sync, .forget = forget_sync};
+	store_work_begin(store, &syncing->work);
+	ftl_sync(store->ftl, &syncing->sync);
+	return false;
+}

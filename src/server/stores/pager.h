@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Pages: the transfers of clients to the extents of a store. The transport asks for memory, and says
+ * when a write's bytes are there, or a read's are wanted (struct fabric_pager). This has the
+ * translation layer move them between that memory and the device. One thread.
+ *
+ * Memory comes from zones (memory/zones.h), with a share for each session. A session that has none
+ * gets memory of its own, for one transfer, when the zones have none, so that clients which do not
+ * take what they asked for hold up nobody else.
+ *
+ * A transfer's memory stays here until the device is done with it, also when its connection has
+ * ended. Otherwise a late read would land in what another session is sent.
+ */
+#ifndef SERVER_PAGER_H
+#define SERVER_PAGER_H
+
+#include <stdint.h>
+#include <urcu/list.h>
+
+#include "server/data/progress.h"
+#include "server/data/stage.h"
+
+#define PAGES_BYTES (UINT64_C(48) << 20) /* of all zones of a store */
+
+struct store;
+struct store_extent;
+
+struct pages {
+	struct stage stage;
+	struct cds_list_head spare; /* struct page_io */
+};
+
+/* Errors are those of stage_open(). */
+int pages_open(struct pages *pages);
+/* Nothing may be under way. */
+void pages_close(struct pages *pages);
+
+/* Makes the extent's pager. */
+void pages_begin(struct store_extent *extent);
+/* The connection is over. */
+void pages_left(void *context, struct progress_work *work);
+
+/*
+ * Carries out MESSAGE_SYNC: what had ended before survives the loss of power when the reply goes
+ * out. Its operand is an opening that the client remembers, and the reply's value the present one.
+ * If writes since then may be lost, because an opening ended unclean, the status is
+ * -AFAR_EUNSYNCED. False: the reply comes later.
+ */
+bool store_sync(struct store *store, const struct message_request *request,
+		struct message_reply *reply, const struct progress_message *message);
+
+#endif

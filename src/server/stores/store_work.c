@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What everybody who asks a store's layer shares: the requests that are under way, what their results
+ * mean to others, the layer's numbers, and calls that wait for the store's thread. Owns nothing; all but
+ * store_wait() and store_stat() is on the thread.
+ */
+#include <errno.h>
+#include <semaphore.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "memory/segment.h"
+#include "server/stores/store_private.h"
+
+#define SLOW_NS	     UINT64_C(1000000000) /* an operation at the device that takes so long is told of */
+#define BLOCKS_A_MAP 510U		  /* of a page of the map: FTL */
+
+/* ---- What is under way */
+
+void store_work_begin(struct store *store, struct store_work *work)
+{
+	cds_list_add_tail(&work->node, &store->under_way);
+}
+
+void store_work_end(struct store *store, struct store_work *work)
+{
+	if (!store->is_gone)
+		cds_list_del(&work->node);
+}
+
+bool store_give_up_work(struct store *store)
+{
+	bool has_some = !cds_list_empty(&store->under_way);
+
+	while (!cds_list_empty(&store->under_way)) {
+		struct store_work *work =
+			cds_list_first_entry(&store->under_way, struct store_work, node);
+
+		cds_list_move(&work->node, &store->given_up);
+		work->give_up(work);
+	}
+	return has_some;
+}
+
+void store_forget_work(struct store *store)
+{
+	struct store_work *work, *next;
+
+	cds_list_for_each_entry_safe (work, next, &store->given_up, node) {
+		cds_list_del(&work->node);
+		if (work->forget)
+			work->forget(work);
+	}
+}
+
+/* ---- What comes back */
+
+void store_fail(struct store *store, int code)
+{
+	if (store->is_gone)
+		return;
+	log_error("store %s: the device is beyond use: %s; its regions are unavailable until a "
+		  "server opens it again",
+		  store->path, afar_strerror(code));
+	store->is_gone = true;
+	pthread_mutex_lock(&store->lock);
+	store->stat.failure = code;
+	pthread_mutex_unlock(&store->lock);
+	store->options.changed(store->options.context);
+}
+
+int store_answer(struct store *store, int result, bool is_change)
+{
+	switch (result) {
+	case 0:
+	case -EIO:
+	case -EBADMSG:
+	case -ECANCELED:
+		return result;
+	case -ENOSPC:
+		if (is_change) /* the layer's */
+			return result;
+		break;
+	default:
+		break;
+	}
+	log_limited(&store->errors, LOG_LEVEL_ERROR,
+		    "store %s: a %s failed: %s; programs are told of an input/output error",
+		    store->path, is_change ? "write" : "read", afar_strerror(result));
+	return -EIO;
+}
+
+/* ---- Numbers */
+
+/* How much can be lent: all blocks, but no more than the map can have pages for. */
+static uint64_t capacity_of(const struct ftl_stat *stat)
+{
+	uint64_t blocks = stat->capacity_blocks;
+
+	if (blocks > (uint64_t)stat->map_slots * BLOCKS_A_MAP)
+		blocks = (uint64_t)stat->map_slots * BLOCKS_A_MAP;
+	return blocks * FTL_BLOCK / SEGMENT_MIN * SEGMENT_MIN;
+}
+
+void store_count(struct store *store)
+{
+	struct space_total total;
+	struct ftl_stat stat;
+
+	store->counted_at = clock_ns();
+	store->is_count_due = false;
+	ftl_stat(store->ftl, &stat);
+	space_total(store->space, NULL, &total);
+	pthread_mutex_lock(&store->lock);
+	store->stat.capacity_bytes = capacity_of(&stat);
+	store->stat.granted_bytes = total.length * FTL_BLOCK;
+	store->stat.used_bytes = stat.used_blocks * FTL_BLOCK;
+	store->stat.map_bytes = stat.map_bytes;
+	store->stat.nr_errors = stat.crc_errors + stat.read_errors + stat.write_errors;
+	store->stat.nr_syncs = stat.syncs;
+	pthread_mutex_unlock(&store->lock);
+}
+
+/* On any thread: the store's own may be waiting for that operation. */
+static uint64_t slow_ms(struct store *store)
+{
+	uint64_t since = flash_device_oldest(store->device), now = clock_coarse_ns();
+
+	return since != 0 && now > since + SLOW_NS ? (now - since) / 1000000U : 0;
+}
+
+void store_stat(struct store *store, struct store_stat *out)
+{
+	pthread_mutex_lock(&store->lock);
+	*out = store->stat;
+	pthread_mutex_unlock(&store->lock);
+	out->slow_ms = slow_ms(store);
+}
+
+/* ---- Calls that wait */
+
+struct store_waiter {
+	sem_t done;
+};
+
+void store_call_end(struct store_call *call, int ret)
+{
+	call->ret = ret;
+	if (ret != 0)
+		snprintf(call->sentence, sizeof(call->sentence), "%s", error_last_line());
+	sem_post(&call->waiter->done);
+}
+
+static void run_call(void *argument)
+{
+	struct store_call *call = argument;
+
+	if (call->store->is_closed)
+		store_call_end(call, error_code(-ECANCELED));
+	else
+		call->run(call);
+}
+
+int store_wait(struct store *store, struct store_call *call)
+{
+	struct store_waiter waiter;
+	int ret;
+
+	call->store = store;
+	call->waiter = &waiter;
+	sem_init(&waiter.done, 0, 0);
+	ret = progress_run(store->progress, run_call, call);
+	while (ret == 0 && sem_wait(&waiter.done) != 0)
+		;
+	sem_destroy(&waiter.done);
+	if (ret != 0)
+		return ret;
+	return call->ret == 0 ? 0 : error_fail(call->ret, "%s", call->sentence);
+}

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Bytes that a program is told are durable, or in the file, are so. Another thread may sync, another session may cut the file, or
+ * the manager may restart meanwhile. Each case happens at its worst moment here, because the seam below waits for it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "base/error.h"
+#include "base/forks.h"
+#include "client/call.h"
+#include "client/file.h"
+#include "client/file_transfer.h"
+#include "client/fs_call.h"
+#include "unit/group.h"
+
+#define LAYOUT	5U
+#define NR_LATE 2U /* threads that sync while another one's sync runs */
+
+static struct afar_session session;
+static struct afar_namespace ns = {.session = &session};
+static struct afar_region pool;
+static struct afar_fs fs;
+static struct file_inode inode;
+
+/* ---- The seams. NULL: calls go where they went. */
+
+static int (*meanwhile_sync)(void);
+static int (*meanwhile_hold)(const Afar__FileHold *operation);
+static int (*meanwhile_change)(Afar__FileChange **operations, unsigned nr, struct fs_answer *out);
+static int (*meanwhile_look)(struct fs_answer *out);
+static int (*meanwhile_transfer)(void);
+static sem_t *waits; /* threads that are about to wait */
+
+int __real_target_sync(struct afar_target *target);
+int __wrap_target_sync(struct afar_target *target);
+int __real_pthread_cond_wait(pthread_cond_t *changed, pthread_mutex_t *lock);
+int __wrap_pthread_cond_wait(pthread_cond_t *changed, pthread_mutex_t *lock);
+int __real_fs_hold_one(struct afar_fs *of, const struct fs_who *who, Afar__FileHold *operation,
+		       struct fs_answer *out);
+int __wrap_fs_hold_one(struct afar_fs *of, const struct fs_who *who, Afar__FileHold *operation,
+		       struct fs_answer *out);
+
+int __wrap_target_sync(struct afar_target *target)
+{
+	return meanwhile_sync ? meanwhile_sync() : __real_target_sync(target);
+}
+
+/* The lock is held until the thread waits, so whoever takes it next finds the thread waiting. */
+int __wrap_pthread_cond_wait(pthread_cond_t *changed, pthread_mutex_t *lock)
+{
+	if (waits && changed == &fs.changed)
+		sem_post(waits);
+	return __real_pthread_cond_wait(changed, lock);
+}
+
+int __wrap_fs_hold_one(struct afar_fs *of, const struct fs_who *who, Afar__FileHold *operation,
+		       struct fs_answer *out)
+{
+	return meanwhile_hold ? meanwhile_hold(operation)
+			      : __real_fs_hold_one(of, who, operation, out);
+}
+
+int __real_fs_change(struct afar_fs *of, const struct fs_who *who, Afar__FileChange **operations,
+		     unsigned nr, struct fs_answer *out);
+int __wrap_fs_change(struct afar_fs *of, const struct fs_who *who, Afar__FileChange **operations,
+		     unsigned nr, struct fs_answer *out);
+int __real_fs_change_one(struct afar_fs *of, const struct fs_who *who, Afar__FileChange *operation,
+			 struct fs_answer *out);
+int __wrap_fs_change_one(struct afar_fs *of, const struct fs_who *who, Afar__FileChange *operation,
+			 struct fs_answer *out);
+int __real_fs_look_one(struct afar_fs *of, const struct fs_who *who, Afar__FileLook *operation,
+		       struct fs_answer *out);
+int __wrap_fs_look_one(struct afar_fs *of, const struct fs_who *who, Afar__FileLook *operation,
+		       struct fs_answer *out);
+int __real_fs_transfer(struct afar_fs *of, uint16_t opcode, uint32_t flags,
+		       struct target_piece *pieces, unsigned nr);
+int __wrap_fs_transfer(struct afar_fs *of, uint16_t opcode, uint32_t flags,
+		       struct target_piece *pieces, unsigned nr);
+
+int __wrap_fs_change(struct afar_fs *of, const struct fs_who *who, Afar__FileChange **operations,
+		     unsigned nr, struct fs_answer *out)
+{
+	return meanwhile_change ? meanwhile_change(operations, nr, out)
+				: __real_fs_change(of, who, operations, nr, out);
+}
+
+int __wrap_fs_change_one(struct afar_fs *of, const struct fs_who *who, Afar__FileChange *operation,
+			 struct fs_answer *out)
+{
+	return meanwhile_change ? meanwhile_change(&operation, 1, out)
+				: __real_fs_change_one(of, who, operation, out);
+}
+
+int __wrap_fs_look_one(struct afar_fs *of, const struct fs_who *who, Afar__FileLook *operation,
+		       struct fs_answer *out)
+{
+	return meanwhile_look ? meanwhile_look(out) : __real_fs_look_one(of, who, operation, out);
+}
+
+int __wrap_fs_transfer(struct afar_fs *of, uint16_t opcode, uint32_t flags,
+		       struct target_piece *pieces, unsigned nr)
+{
+	return meanwhile_transfer ? meanwhile_transfer()
+				  : __real_fs_transfer(of, opcode, flags, pieces, nr);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	pool.target.is_flash = true;
+	fs = (struct afar_fs){.ns = &ns, .region = &pool};
+	writes_init(&fs.writes);
+	pthread_mutex_init(&fs.lock, NULL);
+	pthread_cond_init(&fs.changed, NULL);
+	inode = (struct file_inode){.ino = 7, .fs = &fs, .layout = LAYOUT};
+	pthread_mutex_init(&inode.lock, NULL);
+	pthread_cond_init(&inode.told, NULL);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	meanwhile_sync = NULL;
+	meanwhile_hold = NULL;
+	meanwhile_change = NULL;
+	meanwhile_look = NULL;
+	meanwhile_transfer = NULL;
+	pthread_cond_destroy(&inode.told);
+	pthread_mutex_destroy(&inode.lock);
+	pthread_cond_destroy(&fs.changed);
+	pthread_mutex_destroy(&fs.lock);
+	writes_free(&fs.writes);
+	return 0;
+}
+
+#define MEANWHILE_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+/* ---- Syncs. The first one has made durable what was written before it, and then others begin. */
+
+static struct {
+	unsigned nr_syncs; /* of the pool */
+	unsigned nr_at_end[NR_LATE];
+	int status; /* of the second sync */
+	int ended[NR_LATE];
+	pthread_t threads[NR_LATE];
+	sem_t waiting;
+} late;
+
+static void *sync_late(void *number)
+{
+	const uintptr_t i = (uintptr_t)number;
+
+	late.ended[i] = fs_sync_pool(&fs);
+	late.nr_at_end[i] = late.nr_syncs;
+	return NULL;
+}
+
+static int begin_others(void)
+{
+	if (++late.nr_syncs > 1)
+		return late.status;
+	for (uintptr_t i = 0; i < NR_LATE; i++)
+		assert_int_equal(pthread_create(&late.threads[i], NULL, sync_late, (void *)i), 0);
+	for (unsigned i = 0; i < NR_LATE; i++)
+		sem_wait(&late.waiting);
+	return 0;
+}
+
+static void sync_with_others(int status)
+{
+	late.nr_syncs = 0;
+	late.status = status;
+	sem_init(&late.waiting, 0, 0);
+	waits = &late.waiting;
+	meanwhile_sync = begin_others;
+	assert_int_equal(fs_sync_pool(&fs), 0);
+	for (unsigned i = 0; i < NR_LATE; i++)
+		pthread_join(late.threads[i], NULL);
+	waits = NULL;
+	sem_destroy(&late.waiting);
+	/* They have synced anew, once for both. */
+	assert_int_equal(late.nr_syncs, 2);
+	for (unsigned i = 0; i < NR_LATE; i++) {
+		assert_int_equal(late.nr_at_end[i], 2);
+		assert_int_equal(late.ended[i], status);
+	}
+}
+
+static void joins_no_sync_that_has_begun(void **state)
+{
+	(void)state;
+	sync_with_others(0);
+	/* So the end of the second is theirs, and not that of the first. */
+	sync_with_others(-ENOMEM);
+}
+
+/* ---- Ends. The manager is told of one, and its answer comes when the file is another. */
+
+static uint64_t told_end;
+static unsigned nr_told;
+static bool is_cut;
+
+static int tell(const Afar__FileHold *operation)
+{
+	told_end = operation->end->end;
+	nr_told++;
+	if (is_cut)
+		inode.layout++;
+	return 0;
+}
+
+static void writes_again_what_was_cut_meanwhile(void **state)
+{
+	(void)state;
+	nr_told = 0;
+	meanwhile_hold = tell;
+	is_cut = false;
+	assert_int_equal(inode_tell_end(&inode, 100, LAYOUT), 0);
+	assert_int_equal(told_end, 100);
+	assert_int_equal(inode.size, 100);
+	is_cut = true;
+	assert_int_equal(inode_tell_end(&inode, 200, LAYOUT), -ESTALE);
+	assert_int_equal(inode.size, 100);
+	/* It was cut before the manager was told: that one is not. */
+	assert_int_equal(inode_tell_end(&inode, 300, LAYOUT), -ESTALE);
+	assert_int_equal(nr_told, 2);
+	is_cut = false;
+	assert_int_equal(inode_tell_end(&inode, 300, LAYOUT + 1), 0);
+	assert_int_equal(inode.size, 300);
+}
+
+/* ---- Making. The manager restarts before its answer comes, and the next one answers what the first would have. Nobody has
+ * told it yet that the file is open, so it may have given back the room that the answer tells of. */
+
+#define INO 9U
+
+static uint64_t old_runs[] = {0, 40, 1};
+static Afar__FileAttributes attributes;
+static Afar__FileResult results[FS_CALL_MAX], *result_list[FS_CALL_MAX];
+static unsigned nr_claimed, nr_closed, nr_removed, nr_moved;
+static bool is_gone;
+
+static int claim_or_close(const Afar__FileHold *operation)
+{
+	nr_claimed += operation->what_case == AFAR__FILE_HOLD__WHAT_CLAIM;
+	nr_closed += operation->what_case == AFAR__FILE_HOLD__WHAT_CLOSE;
+	return 0;
+}
+
+static void answer_with(struct fs_answer *out, unsigned nr, uint64_t layout, size_t nr_runs)
+{
+	afar__file_attributes__init(&attributes);
+	attributes.ino = INO;
+	attributes.mode = S_IFREG | 0600;
+	attributes.nlink = 1;
+	attributes.layout = layout;
+	for (unsigned i = 0; i < nr; i++) {
+		afar__file_result__init(&results[i]);
+		results[i].attributes = &attributes;
+		results[i].runs = old_runs;
+		results[i].n_runs = 3 * nr_runs;
+		result_list[i] = &results[i];
+	}
+	*out = (struct fs_answer){.results = result_list};
+}
+
+static int make_with_a_restart(Afar__FileChange **operations, unsigned nr, struct fs_answer *out)
+{
+	for (unsigned i = 0; i < nr; i++)
+		nr_removed += operations[i]->what_case == AFAR__FILE_CHANGE__WHAT_REMOVE;
+	if (operations[0]->what_case == AFAR__FILE_CHANGE__WHAT_MAKE)
+		fs.nr_claims++;
+	answer_with(out, nr, 0, 1);
+	return 0;
+}
+
+static int look_afterwards(struct fs_answer *out)
+{
+	assert_int_equal(nr_claimed, 1); /* before: somebody else might close it */
+	if (is_gone)
+		return error_fail(-ESTALE, "it is gone");
+	answer_with(out, 1, 1, 0);
+	return 0;
+}
+
+static int move_nothing(void)
+{
+	nr_moved++;
+	return 0;
+}
+
+static void begin_making(bool goes)
+{
+	fs.handle.kind = HANDLE_FS;
+	session.handle.kind = HANDLE_SESSION;
+	session.fork_generation = forks_generation();
+	pool.target.length = 64 * FILE_UNIT;
+	CDS_INIT_LIST_HEAD(&fs.holds);
+	for (unsigned i = 0; i < FS_BUCKETS; i++)
+		CDS_INIT_LIST_HEAD(&fs.inodes[i]);
+	meanwhile_hold = claim_or_close;
+	meanwhile_change = make_with_a_restart;
+	meanwhile_look = look_afterwards;
+	meanwhile_transfer = move_nothing;
+	nr_claimed = nr_closed = nr_removed = nr_moved = 0;
+	is_gone = goes;
+}
+
+static void makes_none_whose_room_went_meanwhile(void **state)
+{
+	struct afar_file *file;
+
+	(void)state;
+	begin_making(true);
+	assert_int_equal(
+		afar_file_create(&fs, NULL, 1, NULL, 0600, O_TMPFILE | O_RDWR, &file, NULL),
+		-ESTALE);
+	assert_int_equal(nr_closed, 1);
+	assert_true(cds_list_empty(&fs.holds));
+	/* It is there, and another one that had it open has closed it. */
+	begin_making(false);
+	assert_int_equal(afar_file_create(&fs, NULL, 1, "f", 0600, O_RDWR, &file, NULL), 0);
+	assert_null(file_map_find(&file->inode->map, 0));
+	assert_int_equal(file->inode->layout, 1);
+	file_drop(file);
+}
+
+static void writes_no_small_one_whose_room_went_meanwhile(void **state)
+{
+	struct afar_small_file small = {.size = sizeof(struct afar_small_file),
+					.dir = 1,
+					.name = "f",
+					.data = (char[]){'x'},
+					.length = 1};
+
+	(void)state;
+	begin_making(true);
+	assert_int_equal(afar_fs_write_files(&fs, NULL, &small, 1), -ESTALE);
+	assert_int_equal(small.status, -ESTALE);
+	assert_int_equal(nr_moved, 0);
+	assert_int_equal(nr_removed, 1);
+	assert_true(cds_list_empty(&fs.holds));
+}
+
+TEST_GROUP(files_meanwhile)
+{
+	const struct CMUnitTest tests[] = {
+		MEANWHILE_TEST(joins_no_sync_that_has_begun),
+		MEANWHILE_TEST(writes_again_what_was_cut_meanwhile),
+		MEANWHILE_TEST(makes_none_whose_room_went_meanwhile),
+		MEANWHILE_TEST(writes_no_small_one_whose_room_went_meanwhile),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

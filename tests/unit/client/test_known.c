@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A session of a file system keeps what is delegated to it. Answers come in another order than the manager gave them:
+ * the session believes none that the manager may have taken back since.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "client/fs_call.h"
+#include "client/fs_known_table.h"
+#include "client/session.h"
+#include "unit/group.h"
+
+#define DIR  2U
+#define FILE 7U
+
+static struct afar_session session;
+static struct afar_namespace ns;
+static struct afar_fs fs;
+static unsigned nr_replies;
+
+/* To the manager; others go where they went. */
+void __real_rpc_reply_status(struct rpc_call *call, uint64_t incarnation, int status);
+void __wrap_rpc_reply_status(struct rpc_call *call, uint64_t incarnation, int status);
+
+void __wrap_rpc_reply_status(struct rpc_call *call, uint64_t incarnation, int status)
+{
+	if (call)
+		__real_rpc_reply_status(call, incarnation, status);
+	else
+		nr_replies++;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	ns.number = 3;
+	fs.ns = &ns;
+	known_init(&fs.known);
+	pthread_mutex_init(&session.lock, NULL);
+	CDS_INIT_LIST_HEAD(&session.file_systems);
+	cds_list_add(&fs.node, &session.file_systems);
+	nr_replies = 0;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	cds_list_del(&fs.node);
+	pthread_mutex_destroy(&session.lock);
+	known_free(&fs.known);
+	fs = (struct afar_fs){0};
+	return 0;
+}
+
+#define KNOWN_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+/* ---- What is asked and answered */
+
+/* The manager's answer to a question about FILE that was asked at `mark`. */
+static void answer_of(const struct known_mark *mark, uint64_t delegation, bool is_full)
+{
+	Afar__FileStat stat = AFAR__FILE_STAT__INIT;
+	Afar__FileLook look = AFAR__FILE_LOOK__INIT, *looks[] = {&look};
+	Afar__FileAttributes attributes = AFAR__FILE_ATTRIBUTES__INIT;
+	Afar__FileResult result = AFAR__FILE_RESULT__INIT, *list[] = {&result};
+	Afar__FileResults results = AFAR__FILE_RESULTS__INIT;
+
+	stat.ino = attributes.ino = FILE;
+	attributes.nlink = 1;
+	look.what_case = AFAR__FILE_LOOK__WHAT_STAT;
+	look.stat = &stat;
+	result.attributes = &attributes;
+	result.is_delegated = !is_full;
+	results.n_results = 1;
+	results.results = list;
+	results.delegation = delegation;
+	results.is_delegation_full = is_full;
+	known_looked(&fs, mark, NULL, looks, &results);
+}
+
+static void ask_and_answer(uint64_t delegation, bool is_full)
+{
+	const struct known_mark mark = known_mark(&fs.known);
+
+	answer_of(&mark, delegation, is_full);
+}
+
+/* The first answer tells of the delegation alone. */
+static void begin(uint64_t delegation)
+{
+	ask_and_answer(delegation, false);
+}
+
+static bool is_known(uint64_t ino)
+{
+	struct afar_file_stat stat = {.size = sizeof(stat)};
+
+	return known_stat(&fs, ino, &stat) == 0;
+}
+
+/* Changes FILE, which has no extended attributes afterwards, or may have. */
+static void change_xattrs(bool are_none)
+{
+	Afar__FileAttributes attributes = AFAR__FILE_ATTRIBUTES__INIT;
+
+	attributes.ino = FILE;
+	attributes.nlink = 1;
+	attributes.has_no_xattrs = are_none;
+	pthread_mutex_lock(&fs.known.lock);
+	known_put_changed(&fs.known, &attributes);
+	pthread_mutex_unlock(&fs.known.lock);
+}
+
+static void revoke(uint64_t ino)
+{
+	Afar__FileRevoke ask = AFAR__FILE_REVOKE__INIT;
+
+	ask.fs = ns.number;
+	ask.ino = ino;
+	known_revoke(&session, &ask, NULL);
+}
+
+/* A change of FILE. The manager's answer is taken once `meanwhile` has happened, which may be NULL. */
+static void change(Afar__FileChange *change, bool is_delegated, void (*meanwhile)(void))
+{
+	Afar__FileChange *changes[] = {change};
+	Afar__FileAttributes attributes = AFAR__FILE_ATTRIBUTES__INIT;
+	Afar__FileResult result = AFAR__FILE_RESULT__INIT, *list[] = {&result};
+	Afar__FileResults results = AFAR__FILE_RESULTS__INIT;
+	const struct known_mark mark = known_mark(&fs.known);
+
+	attributes.ino = FILE;
+	attributes.nlink = 1;
+	attributes.mode = S_IFREG | 0644;
+	result.attributes = &attributes;
+	result.is_delegated = is_delegated;
+	results.n_results = 1;
+	results.results = list;
+	known_begin_change(&fs, changes, 1);
+	if (meanwhile)
+		meanwhile();
+	known_end_change(&fs, &mark, changes, 1, &results);
+}
+
+static void make(void (*meanwhile)(void))
+{
+	Afar__FileMake message = AFAR__FILE_MAKE__INIT;
+	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
+
+	message.dir = DIR;
+	message.name = (char *)(uintptr_t) "f";
+	operation.what_case = AFAR__FILE_CHANGE__WHAT_MAKE;
+	operation.make = &message;
+	change(&operation, true, meanwhile);
+}
+
+/* A program that has looked up the name knows the number. */
+static void set_size(void)
+{
+	Afar__FileSet message = AFAR__FILE_SET__INIT;
+	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
+
+	message.ino = FILE;
+	operation.what_case = AFAR__FILE_CHANGE__WHAT_SET;
+	operation.set = &message;
+	change(&operation, false, NULL);
+}
+
+static void revoke_file(void)
+{
+	revoke(FILE);
+}
+
+static void revoke_another(void)
+{
+	revoke(FILE + 1);
+}
+
+/* ---- The tests */
+
+static void test_made(void **state)
+{
+	(void)state;
+	begin(1);
+	make(NULL);
+	assert_true(is_known(FILE));
+	make(revoke_another);
+	assert_true(is_known(FILE));
+	revoke(FILE);
+	assert_false(is_known(FILE));
+	assert_int_equal(nr_replies, 2);
+}
+
+static void test_no_extended_attributes(void **state)
+{
+	(void)state;
+	begin(1);
+	make(NULL);
+	/* A manager of before does not say. */
+	assert_false(known_no_xattrs(&fs, FILE));
+	change_xattrs(true);
+	assert_true(known_no_xattrs(&fs, FILE));
+	change_xattrs(false);
+	assert_false(known_no_xattrs(&fs, FILE));
+	change_xattrs(true);
+	revoke(FILE);
+	assert_false(known_no_xattrs(&fs, FILE));
+}
+
+/* Another session has changed the new file before the answer was taken that tells of it. */
+static void test_revoked_before_it_is_known_as_made(void **state)
+{
+	(void)state;
+	begin(1);
+	make(revoke_file);
+	assert_false(is_known(FILE));
+	/* The session believes what it asks afterwards. */
+	ask_and_answer(1, false);
+	assert_true(is_known(FILE));
+}
+
+/* So has another thread, whose answer was the first to be taken. */
+static void test_changed_before_it_is_known_as_made(void **state)
+{
+	(void)state;
+	begin(1);
+	make(set_size);
+	assert_false(is_known(FILE));
+}
+
+static void test_revoked_before_the_answer(void **state)
+{
+	struct known_mark mark;
+
+	(void)state;
+	begin(1);
+	mark = known_mark(&fs.known);
+	revoke(FILE);
+	answer_of(&mark, 1, false);
+	assert_false(is_known(FILE));
+}
+
+/* A session that is told no more drops all. The manager may hear of it later, and answers until then as before: it forgets
+ * what it delegates with these answers when it does. */
+static void test_refused(void **state)
+{
+	(void)state;
+	begin(1);
+	ask_and_answer(1, false);
+	assert_true(is_known(FILE));
+	ask_and_answer(1, true);
+	assert_false(is_known(FILE));
+	assert_int_equal(known_take_dropped(&fs.known), 1);
+	assert_int_equal(known_take_dropped(&fs.known), 0);
+	for (int i = 0; i < 2; i++) {
+		ask_and_answer(1, false);
+		assert_false(is_known(FILE));
+	}
+	begin(2);
+	ask_and_answer(2, false);
+	assert_true(is_known(FILE));
+	/* An answer that was overtaken does not bring the one of before back. */
+	ask_and_answer(1, false);
+	assert_true(is_known(FILE));
+	assert_int_equal(fs.known.number, 2);
+}
+
+TEST_GROUP(known)
+{
+	const struct CMUnitTest tests[] = {
+		KNOWN_TEST(test_made),
+		KNOWN_TEST(test_revoked_before_it_is_known_as_made),
+		KNOWN_TEST(test_no_extended_attributes),
+		KNOWN_TEST(test_changed_before_it_is_known_as_made),
+		KNOWN_TEST(test_revoked_before_the_answer),
+		KNOWN_TEST(test_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
