@@ -7,7 +7,9 @@
 #ifndef CLIENT_APART_H
 #define CLIENT_APART_H
 
-#include "client/queue.h"
+#include "client/target.h"
+
+struct afar_queue;
 
 /* A piece with this status has not been done. */
 #define PIECE_LEFT 1

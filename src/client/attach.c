@@ -8,6 +8,7 @@
  * on, hold the session's attach_lock to use it.
  */
 #include "client/attach.h"
+#include "client/region.h"
 
 #include <errno.h>
 #include <sys/epoll.h>

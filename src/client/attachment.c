@@ -4,6 +4,7 @@
  * layout at its place. Ends it, too. attach.c calls this, and keeps the threads in order.
  */
 #include "client/attachment.h"
+#include "client/region.h"
 
 #include <errno.h>
 #include <poll.h>

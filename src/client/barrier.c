@@ -5,6 +5,7 @@
  * other's line.
  */
 #include "client/barrier.h"
+#include "client/region.h"
 
 #include <endian.h>
 #include <errno.h>

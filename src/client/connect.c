@@ -8,6 +8,8 @@
 #include "base/text.h"
 #include "client/apart.h"
 #include "client/linger.h"
+#include "client/progress.h"
+#include "client/queue.h"
 #include "fabric/mapped.h"
 #include "fabric/paged.h"
 

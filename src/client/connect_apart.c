@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "client/apart.h"
+#include "client/progress.h"
+#include "client/queue.h"
 
 #define LATELY_NS \
 	((uint64_t)30000000000) /* a server that has failed is asked by one at a time for so long */

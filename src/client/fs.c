@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* File systems: the calls that make, find, open and end them. */
 #include "client/fs_call.h"
+#include "client/region.h"
 
 #include <errno.h>
 #include <stddef.h>

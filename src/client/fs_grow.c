@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "client/call.h"
 #include "client/fs_lost.h"
+#include "client/region.h"
 
 #define STEP_BYTES  ((uint64_t)64 << 20) /* that a pool gets at least, on each server */
 #define EXTENT_UNIT ((uint64_t)2 << 20)	 /* that reserving rounds up to */

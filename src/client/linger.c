@@ -7,6 +7,9 @@
  * is made. So what ends a region is here, too.
  */
 #include "client/linger.h"
+#include "client/progress.h"
+#include "client/queue.h"
+#include "client/versions_handle.h"
 
 #include "client/region.h"
 

@@ -4,6 +4,7 @@
 #define CLIENT_LINGER_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct afar_region;
 struct afar_session;
@@ -17,5 +18,13 @@ void region_linger(struct afar_region *region);
 void regions_settle(struct afar_session *session, bool may_ask);
 /* Frees all lingering regions, at the session's end. */
 void regions_forget(struct afar_session *session);
+
+/* Gives back one reference of the session's to a region, or to a version of it. */
+int region_call_close(struct afar_session *session, uint64_t ns, uint64_t address,
+		      uint64_t generation);
+/* Tells the manager that a closed region is not used any more, and frees it. */
+void region_leave(struct afar_region *region);
+/* Frees a closed region. */
+void region_drop(struct afar_region *region);
 
 #endif

@@ -13,6 +13,8 @@
  * when no hold is left.
  */
 #include "client/near.h"
+#include "client/progress.h"
+#include "client/queue.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,7 +7,9 @@
 #ifndef CLIENT_NEAR_H
 #define CLIENT_NEAR_H
 
-#include "client/queue.h"
+#include "client/target.h"
+
+struct afar_queue;
 
 /*
  * Transfers like target_transfer(), on a range that has been checked, if all of it is near and no

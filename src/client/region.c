@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Regions: the calls that make, find and end them. Reading and writing them is in transfer.c. */
 #include "client/region.h"
+#include "client/versions_handle.h"
 
 #include <errno.h>
 #include <stddef.h>

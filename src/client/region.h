@@ -4,7 +4,7 @@
 #define CLIENT_REGION_H
 
 #include "client/namespace.h"
-#include "client/queue.h"
+#include "client/target.h"
 
 struct afar_region {
 	struct afar_target target; /* its handle is the region's; in use while it is mapped */
@@ -18,8 +18,6 @@ struct afar_region {
 	struct cds_list_head lingering; /* once it is closed: in the session's list */
 };
 
-/* ---- region.c */
-
 /* Returns 0, or why the handle cannot be used. */
 int region_check(const struct afar_region *region);
 
@@ -29,21 +27,5 @@ int region_make_volume(struct afar_namespace *ns, uint64_t bytes, struct afar_re
  * end of the session `after` (0: none). -EBUSY, with a sentence that says who has it open. */
 int region_open_volume(struct afar_namespace *ns, uint32_t mode, uint64_t after,
 		       struct afar_region **out);
-
-/* ---- versions_handle.c */
-
-/* Versions of copy-on-write regions. Makes what a new handle of one needs: -ENOMEM; and frees it. */
-int versions_open(struct afar_region *region, const Afar__RegionInfo *info);
-void versions_close(struct afar_region *region);
-
-/* ---- linger.c */
-
-/* Gives back one reference of the session's to a region, or to a version of it. */
-int region_call_close(struct afar_session *session, uint64_t ns, uint64_t address,
-		      uint64_t generation);
-/* Tells the manager that a closed region is not used any more, and frees it. */
-void region_leave(struct afar_region *region);
-/* Frees a closed region. */
-void region_drop(struct afar_region *region);
 
 #endif

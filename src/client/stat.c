@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "client/abi.h"
 #include "client/call.h"
+#include "client/progress.h"
 #include "client/queue.h"
 #include "client/session.h"
 #include "memory/huge.h"

@@ -11,8 +11,15 @@
 
 #include "base/error.h"
 #include "client/call.h"
+#include "client/linger.h"
 #include "client/near.h"
+#include "client/progress.h"
+#include "client/queue.h"
+#include "client/region.h"
 #include "client/versions.h"
+#include "client/versions_handle.h"
+#include "client/versions_prepare.h"
+#include "client/versions_use.h"
 
 /* ---- Checks */
 

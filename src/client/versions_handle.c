@@ -4,7 +4,8 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "client/versions.h"
+#include "client/region.h"
+#include "client/versions_handle.h"
 
 void versions_take_info(struct versions *versions, const Afar__RegionInfo *info)
 {

@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "client/versions.h"
+#include "client/region.h"
+#include "client/versions_handle.h"
+#include "client/versions_prepare.h"
 
 #define COPY_MAX ((uint64_t)1 << 20) /* copied at once */
 

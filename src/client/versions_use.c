@@ -7,7 +7,9 @@
  */
 #include <errno.h>
 
-#include "client/versions.h"
+#include "client/region.h"
+#include "client/versions_handle.h"
+#include "client/versions_use.h"
 
 #define LOOKS	  6U /* while a claim lasts */
 #define DELAY_MIN 10U

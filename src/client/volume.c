@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Volumes: the calls that make, find, open, change and end them. */
 #include "client/volume.h"
+#include "client/region.h"
 
 #include <errno.h>
 #include <string.h>

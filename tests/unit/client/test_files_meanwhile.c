@@ -21,6 +21,7 @@
 #include "client/file.h"
 #include "client/file_transfer.h"
 #include "client/fs_call.h"
+#include "client/region.h"
 #include "unit/group.h"
 
 #define LAYOUT	5U

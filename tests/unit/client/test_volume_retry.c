@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "client/region.h"
 #include "client/volume.h"
 #include "unit/group.h"
 
