@@ -62,7 +62,7 @@ const char *afar_error_name(int error)
 	return name ? name : "unknown";
 }
 
-/* For programs without public calls. The library has its own: client/call.c. */
+/* For programs without public calls. The library has its own: client/base/call.c. */
 __attribute__((weak)) const char *afar_last_error(void)
 {
 	return error_last_line();

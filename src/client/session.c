@@ -11,10 +11,10 @@
 #include "base/error.h"
 #include "base/forks.h"
 #include "base/hold.h"
-#include "client/abi.h"
-#include "client/call.h"
-#include "client/peer.h"
-#include "client/registrations.h"
+#include "client/base/abi.h"
+#include "client/base/call.h"
+#include "client/session/registrations.h"
+#include "client/target/peer.h"
 
 #define DEFAULT_TIMEOUT_MS 30000
 #define DEFAULT_SPIN_US	   50

@@ -22,9 +22,9 @@
 #include "base/clock.h"
 #include "base/key.h"
 #include "base/uri.h"
-#include "client/counts.h"
-#include "client/fabrics.h"
-#include "client/handle.h"
+#include "client/base/handle.h"
+#include "client/session/counts.h"
+#include "client/session/fabrics.h"
 #include "memory/segment.h"
 #include "rpc/rpc.h"
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Opening a session. Here, above all parts of the library, it is told which of them want to hear what happens to it. */
-#include "client/attach.h"
-#include "client/call.h"
-#include "client/fs.h"
-#include "client/fs_known.h"
-#include "client/fs_used.h"
-#include "client/linger.h"
-#include "client/queue.h"
+#include "client/base/call.h"
+#include "client/files/fs.h"
+#include "client/files/inode/fs_known.h"
+#include "client/files/io/fs_used.h"
+#include "client/namespace/linger.h"
+#include "client/queue/queue.h"
+#include "client/region/attach.h"
 #include "client/session.h"
 
 static void end(struct afar_session *session)

@@ -4,9 +4,9 @@
 #include <errno.h>
 
 #include "base/error.h"
-#include "client/abi.h"
-#include "client/call.h"
-#include "client/queue.h"
+#include "client/base/abi.h"
+#include "client/base/call.h"
+#include "client/queue/path.h"
 #include "client/session.h"
 #include "memory/huge.h"
 #include "memory/registration_cache.h"

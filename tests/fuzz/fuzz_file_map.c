@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/file_map.h"
+#include "client/files/inode/file_map.h"
 
 #define RUNS_AT_ONCE 4U
 

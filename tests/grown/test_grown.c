@@ -12,7 +12,7 @@
 #include <afar/file.h>
 #include <afar/volume.h>
 
-#include "lib/api.h"
+#include "lib/api/api.h"
 
 #define NR     3U
 #define UNIT   ((uint64_t)64 * KIB)

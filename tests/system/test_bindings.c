@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "client/region.h"
+#include "client/namespace/region.h"
 #include "lib/api/api.h"
 #include "lib/base/effort.h"
 #include "lib/base/transport.h"

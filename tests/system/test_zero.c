@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "client/region.h"
+#include "client/namespace/region.h"
 #include "lib/api/api.h"
 #include "lib/base/effort.h"
 

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "client/region.h"
+#include "client/namespace/region.h"
 
 #define SESSION	     9
 #define SERVER	     4

@@ -11,8 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "client/buffer.h"
-#include "client/queue.h"
+#include "client/queue/queue.h"
+#include "client/session/buffer.h"
 
 #define FAKE_TRANSFERS_MAX 256
 #define FAKE_SERVERS	   3

@@ -10,7 +10,7 @@
 
 #include <afar/file.h>
 
-#include "client/fs_call.h"
+#include "client/files/inode/fs_call.h"
 #include "lib/api/api.h"
 
 #define NR_FILES  20U

@@ -8,7 +8,7 @@
 #include <limits.h>
 #include <stdio.h>
 
-#include "client/region.h"
+#include "client/namespace/region.h"
 #include "lib/api/api.h"
 
 #define NR_SERVERS 2U

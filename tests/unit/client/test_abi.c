@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "client/abi.h"
+#include "client/base/abi.h"
 #include "unit/group.h"
 
 /* One struct in three releases; the library has the second. */

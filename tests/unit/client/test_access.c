@@ -15,6 +15,8 @@
 
 #include <afar/volume.h>
 
+#include "client/queue/progress.h"
+#include "client/queue/queue.h"
 #include "lib/client/fake_cluster.h"
 #include "rpc/manager_features.h"
 #include "unit/group.h"

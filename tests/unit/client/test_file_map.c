@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "client/file_ahead.h"
-#include "client/file_map.h"
+#include "client/files/inode/file_ahead.h"
+#include "client/files/inode/file_map.h"
 #include "unit/group.h"
 
 #define U	   FILE_UNIT

@@ -17,10 +17,11 @@
 
 #include "base/error.h"
 #include "base/forks.h"
-#include "client/call.h"
-#include "client/file.h"
-#include "client/file_transfer.h"
-#include "client/fs_call.h"
+#include "client/base/call.h"
+#include "client/files/file.h"
+#include "client/files/inode/fs_call.h"
+#include "client/files/io/file_transfer.h"
+#include "client/namespace/region.h"
 #include "unit/group.h"
 
 #define LAYOUT	5U

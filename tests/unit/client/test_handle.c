@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "client/handle.h"
+#include "client/base/handle.h"
 #include "unit/group.h"
 
 static void test_closed_once(void **state)

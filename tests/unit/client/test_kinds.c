@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "client/away.h"
+#include "client/queue/away.h"
 #include "lib/client/fake_fabric.h"
 #include "unit/group.h"
 

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "client/fs_call.h"
-#include "client/fs_known_table.h"
+#include "client/files/inode/fs_call.h"
+#include "client/files/inode/fs_known_table.h"
 #include "client/session.h"
 #include "unit/group.h"
 

@@ -10,7 +10,8 @@
 #include <cmocka.h>
 
 #include "base/hold.h"
-#include "client/near.h"
+#include "client/queue/near_look.h"
+#include "client/target/near.h"
 #include "fabric/mapped.h"
 #include "lib/client/fake_fabric.h"
 #include "unit/group.h"

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "client/apart.h"
+#include "client/target/apart.h"
 #include "unit/group.h"
 
 #define STORE 7

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "client/plain.h"
+#include "client/blocking/plain.h"
 #include "lib/client/fake_fabric.h"
 #include "unit/group.h"
 

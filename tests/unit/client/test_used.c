@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which inodes a program uses by their number, and what the manager is told when it asks: client/fs_used.c. */
+/* Which inodes a program uses by their number, and what the manager is told when it asks: client/files/io/fs_used.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "client/fs_call.h"
+#include "client/files/inode/fs_call.h"
 #include "client/session.h"
 #include "rpc/protobuf.h"
 #include "unit/group.h"

@@ -16,7 +16,7 @@
 
 #include <afar/afar.h>
 
-#include "client/volume_log.h"
+#include "client/volume/volume_log.h"
 #include "unit/group.h"
 
 #define LOG_BYTES  VOLUME_LOG_MIN

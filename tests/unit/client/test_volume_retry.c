@@ -17,7 +17,8 @@
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "client/volume.h"
+#include "client/namespace/region.h"
+#include "client/volume/volume.h"
 #include "unit/group.h"
 
 /* ---- A store of cells. A change gives all cells of its range its number, which counts up. */

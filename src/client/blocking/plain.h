@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Plain memory in blocking calls, over a transport that wants local memory registered. Short
+ * transfers go through a buffer of the queue; longer memory is registered for the transfer. If the
+ * process may pin no more (RLIMIT_MEMLOCK) or the machine lacks memory, the transfer goes through
+ * the buffer, too, part by part.
+ */
+#ifndef CLIENT_PLAIN_H
+#define CLIENT_PLAIN_H
+
+#include "client/queue/queue.h"
+
+#define PLAIN_BOUNCE_MAX ((uint64_t)64 << 10)
+
+struct plain {
+	const struct afar_op *op;   /* as the caller gave it */
+	struct afar_op ready;	    /* the next part of it, or all, for the transport */
+	uint64_t length;	    /* bytes of `ready` */
+	uint64_t total;		    /* bytes of `op` */
+	uint64_t remaining;	    /* bytes of `op` from `ready` on */
+	struct afar_buffer *bounce; /* the queue's, if it is used */
+	struct afar_iov bounced;    /* the memory of `bounce` */
+	uint32_t iov_index;	    /* of `op`: the first piece with bytes that were not copied */
+	size_t iov_offset;
+	struct afar_iov *iov; /* of registered pieces, or NULL */
+	struct registration_cache *cache;
+	struct registration **kept; /* registered pieces that the session keeps, or NULL */
+};
+
+/* Makes `plain->ready` out of an operation, all of whose memory is plain or in buffers. If it
+ * fails, there is nothing to end. Errors as buffer_new() and buffer_wrap(). */
+int plain_begin(struct plain *plain, struct afar_queue *queue, const struct afar_op *op,
+		uint64_t length);
+
+/* Takes the end of `plain->ready` with `status`: copies what was read to its place. Returns whether
+ * there is another part, which is then ready. */
+bool plain_go_on(struct plain *plain, int status);
+
+/* Makes the queue's buffer, of as many bytes as can be pinned, unless it has one. Errors as
+ * buffer_new(). */
+int plain_make_bounce(struct afar_queue *queue);
+
+/* Ends the transfer, after the last part. */
+void plain_end(struct plain *plain);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Open files: what their calls are made of, for other parts of the client. */
+#ifndef CLIENT_FILE_H
+#define CLIENT_FILE_H
+
+#include "client/files/fs.h"
+
+/* ---- file_handle.c */
+
+/* Returns 0, or why the handle cannot be used. */
+int file_check_handle(const struct afar_file *file);
+/* Counts a call in, as fs_enter(). */
+int file_enter(struct afar_file *file);
+/* -EBADF, -EISDIR. */
+int file_check(const struct afar_file *file, uint32_t access, const char *asked);
+/* Lets the gate find its target. The inode's lock is held. */
+void file_list_target(struct afar_file *file);
+/* Closes the target of a file that is being closed, if it has one. -EBUSY, with a sentence. */
+int file_close_target(struct afar_file *file);
+void file_reopen_target(struct afar_file *file);
+
+static inline struct afar_file *file_of(const struct afar_target *target)
+{
+	return caa_container_of(target, struct afar_file, target);
+}
+
+/* Returns how many of a file's operations may have something posted (file_queue.c). */
+static inline unsigned file_nr_posted(const struct afar_file *file)
+{
+	return atomic_load_explicit(&file->target.handle.nr_users, memory_order_acquire) &
+	       ~(HANDLE_GATE | HANDLE_SHUT);
+}
+
+/* ---- file.c */
+
+/* Notes that the file is being written, as inode_note_write(). */
+int file_note_write(struct afar_file *file);
+/* Opens, without being a public call. */
+int file_open(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, int flags,
+	      struct afar_file **out);
+int file_close(struct afar_file *file);
+/* Has the size and times committed. */
+int file_commit(struct afar_file *file);
+/* Returns whether closing it commits something. */
+bool file_has_to_commit(const struct afar_file *file);
+/* Before and after a call that closes a file. `result` is NULL if `ret` is negative. */
+void file_begin_close(struct late_close *closing);
+void file_end_close(struct late_close *closing, int ret, const Afar__FileResult *result);
+/* Ends a file that its program has closed without telling the manager. */
+void file_drop(struct afar_file *file);
+/* The call that was begun has failed as a whole, and the file is as open as before. */
+void file_undo_close(struct late_close *closing);
+/* As afar_file_sync(). */
+int file_sync(struct afar_file *file);
+
+/* ---- file_change.c */
+
+/* As afar_file_truncate(), with `who`. */
+int file_resize(struct afar_file *file, const struct fs_who *who, uint64_t bytes);
+/* Gives back the first unit of a file that was prepared, because it gets its bytes elsewhere first. From outside
+ * the gate. If that fails, a unit of zeros stays. */
+void file_unprepare(struct afar_file *file);
+
+/* ---- file_transfer.c */
+
+ssize_t file_read(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr);
+/* `is_durable`: as if it were open with O_DSYNC. */
+ssize_t file_write(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr,
+		   bool is_durable);
+
+#endif

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * File systems as the client knows them: a namespace, its pool, the inodes that files of this process
+ * are open of, and the handles that the manager knows them by.
+ *
+ * All open files of an inode share one struct file_inode, with its cached runs. Runs go away only
+ * when this process says so, or when it has given the file up for another (fs_recall.c).
+ * Whoever moves bytes is inside the inode's gate; whoever has runs taken away has shut it. So
+ * nothing that was posted lands in what has become another file's.
+ *
+ * Locks, in the order in which they are taken: an inode's gate; its extending; the session's lock; the
+ * fs's lock; an inode's lock. The last three are held for moments, and not over calls.
+ */
+#ifndef CLIENT_FS_H
+#define CLIENT_FS_H
+
+#include <pthread.h>
+
+#include <afar/file.h>
+
+#include "client/files/inode/file_ahead.h"
+#include "client/files/inode/file_glance.h"
+#include "client/files/inode/file_map.h"
+#include "client/files/inode/file_view.h"
+#include "client/files/inode/fs_known.h"
+#include "client/files/io/fs_closing.h"
+#include "client/files/io/fs_used.h"
+#include "client/files/io/fs_work.h"
+#include "client/namespace/region.h"
+
+#define FS_WHO_GROUPS_MAX 64U
+#define FS_BUCKETS	  1024U /* of open inodes */
+#define FS_CALL_MAX	  256U	/* operations of one call */
+
+/* Who asks, as a message. */
+struct fs_who {
+	Afar__FileWho message; /* its groups are those below: fs_who_copy() */
+	uint32_t groups[FS_WHO_GROUPS_MAX];
+};
+
+/* An open file, as the manager knows it, and is told again after it may have restarted. */
+struct fs_hold {
+	struct cds_list_head node; /* of the fs; guarded by its lock */
+	struct file_inode *inode;
+	uint64_t handle;
+	uint32_t access; /* R_OK, W_OK */
+};
+
+/* Whether an inode was written since its size and times were committed. */
+enum inode_touched {
+	INODE_UNTOUCHED,
+	INODE_TOLD,   /* and the manager knows when, but has not committed it */
+	INODE_UNTOLD, /* and the manager does not know when */
+};
+
+#define FS_LOCK_RANGE 1U
+#define FS_LOCK_FILE  2U
+
+/* What an owner has locked of a file, as the manager is told again, too. */
+struct fs_lock {
+	struct cds_list_head node; /* of the inode */
+	uint64_t handle, owner;
+	uint32_t kind; /* FS_LOCK_… */
+	uint32_t mode; /* AFAR_LOCK_… */
+	uint32_t pid;
+	uint64_t first, last; /* bytes, both are in it */
+};
+
+struct file_inode {
+	struct cds_list_head node;    /* of its bucket; guarded by the fs's lock, as the next two */
+	unsigned nr_users;	      /* open files, and those that are being opened */
+	bool is_ending;		      /* its last file is being closed */
+	struct cds_list_head locks;   /* struct fs_lock; guarded by the fs's lock, too */
+	atomic_bool has_unsure_locks; /* of a call whose outcome is unknown */
+	atomic_bool has_grown;	      /* it may have room behind its end that we asked for */
+	_Atomic enum inode_touched touched;
+	atomic_bool is_prepared; /* its first unit came with the making; nobody has written there */
+	atomic_bool is_unsynced; /* written since the last sync began: inode_note_write() */
+	struct file_writes *writes; /* fs_losses.c's; NULL: none yet. Guarded by the fs's lock */
+	_Atomic int64_t written_at; /* the last time, by this machine's clock: ns since 1970 */
+	uint64_t ino;
+	struct afar_fs *fs;
+
+	struct file_glance glance; /* set from inside the gate, with the lock held */
+	/* Where operations on queues find the bytes, made from inside the gate; NULL: they go the long way. */
+	struct file_view *_Atomic view;
+	pthread_mutex_t appending; /* held over a write at the end */
+	pthread_mutex_t extending; /* held over calls that make room */
+
+	pthread_mutex_t lock; /* guards all below */
+	pthread_cond_t told;
+	pthread_cond_t gate_changed;
+	unsigned nr_inside; /* the gate: threads that move bytes */
+	bool is_shut;
+	bool has_been_shut; /* so parts of it may have been taken away */
+	unsigned
+		nr_holding_up; /* threads that shut it, or have: operations on queues begin nothing */
+	struct cds_list_head targets; /* of its files, by their target_node */
+	struct file_map map;
+	struct file_ahead ahead;
+	uint64_t layout;       /* the number that the map goes by */
+	uint64_t size;	       /* as far as we know: it may be more, if others write */
+	uint64_t appending_to; /* where an append of ours ends that is under way; 0: none */
+	uint64_t end;	       /* that we have told the manager; not more than the size */
+	uint64_t wanted;       /* ends that writers have reached, and wait for being told */
+	bool is_telling;
+	unsigned nr_long_ways; /* reads and writes that took the lock */
+};
+
+struct fs_syncs {
+	uint64_t nr_begun, nr_ended;
+	bool is_running;
+	int status;	    /* of the last one */
+	uint64_t nr_losses; /* syncs that told of lost writes */
+	uint64_t nr_told;   /* of these, when afar_fs_sync() told of them last */
+};
+
+/* Inodes with writes that no sync covers, or with losses that nobody was told of. */
+struct fs_writes {
+	struct cds_list_head unsynced, syncing, settled;
+	struct cds_list_head buckets[FS_BUCKETS];
+	size_t nr_closed; /* of inodes that are not open */
+};
+
+struct afar_fs {
+	struct handle handle;	   /* in use during calls, and by open files */
+	struct cds_list_head node; /* in the session's list; guarded by its lock */
+	struct afar_namespace *ns;
+	struct afar_region *region; /* the pool */
+	bool is_read_only;
+	uint64_t retry_ns; /* 0: calls do not wait longer than usual */
+	uint64_t root;
+	pthread_mutex_t growing; /* held by the one who makes the pool larger */
+	struct fs_known known;	 /* names and attributes that are delegated to us */
+	struct fs_used used;	 /* inodes that the program uses by their number */
+	struct fs_closings closings;
+	struct fs_work work; /* operations on queues that take a thread */
+
+	pthread_mutex_t lock; /* guards all below */
+	pthread_cond_t changed;
+	struct cds_list_head holds;
+	struct cds_list_head lock_waits; /* struct fs_lock_wait: fs_lock.c */
+	uint64_t nr_claims;		 /* times that the manager was told of all holds */
+	/* Events after which what the manager has said of an inode before may be wrong, because parts
+	 * of the pool were taken from it: it was trimmed or cut here and closed, or given up. */
+	uint64_t nr_outdated;
+	uint64_t outdated[FS_BUCKETS]; /* nr_outdated at the last one of a bucket */
+	unsigned nr_recalls;	       /* files that are being given up now */
+	struct fs_syncs syncs;
+	struct fs_writes writes;
+	struct cds_list_head inodes[FS_BUCKETS];
+};
+
+struct afar_file {
+	struct handle handle; /* in use during calls */
+	struct afar_fs *fs;
+	struct file_inode *inode;
+	struct fs_hold *hold;
+	uint32_t access; /* R_OK, W_OK */
+	bool is_directory;
+	struct fs_who who; /* that opened it */
+	int flags;	   /* of open(2) */
+	/* For queues; its handle is open if it was asked for, and in use by operations that may have something posted:
+	 * file_queue.c. */
+	struct afar_target target;
+	struct cds_list_head target_node; /* of its inode */
+	_Atomic uint32_t nr_idle;	  /* operations that have nothing posted */
+	/* Losses of the inode that syncs need not tell of here, and those that flushes need not. */
+	uint64_t losses_synced, losses_flushed;
+};
+
+/* ---- fs_handle.c */
+
+/* Returns 0, or why the handle cannot be used. */
+int fs_check_handle(const struct afar_fs *fs);
+/* Counts a call in, against a close in another thread; handle_unuse() counts it out. 0, or why the handle
+ * cannot be used. */
+int fs_enter(struct afar_fs *fs);
+static inline struct afar_target *fs_pool(const struct afar_fs *fs)
+{
+	return &fs->region->target;
+}
+/* -EROFS, if it is open to read alone. */
+int fs_check_writable(const struct afar_fs *fs, const char *asked);
+/* When a call that begins now gives up. */
+uint64_t fs_deadline(const struct afar_fs *fs);
+/* Checks what a program calls a file system by. */
+int fs_check_name(const struct afar_session *session, const char *name);
+
+/* ---- fs_grow.c */
+
+/* Makes the pool larger by at least so many bytes, after the manager has said that it is full. It was
+ * `pool_bytes` long then: if it has grown since, that is enough. -ENOSPC, -EDQUOT. */
+int fs_grow(struct afar_fs *fs, uint64_t pool_bytes, uint64_t bytes);
+/* Makes the pool of a file system that has just been made, a small one. */
+int fs_make_pool(struct afar_namespace *ns);
+
+/* ---- fs_claim.c */
+
+/* Numbers a handle. */
+uint64_t fs_new_handle(struct afar_fs *fs);
+/* Notes a handle that is about to be opened, or has just been. The inode is the caller's to put after
+ * the hold has ended. NULL: no memory. */
+struct fs_hold *fs_hold_new(struct file_inode *inode, uint64_t handle, uint32_t access);
+/* Forgets it. NULL does nothing. */
+void fs_hold_end(struct afar_fs *fs, struct fs_hold *hold);
+/* How often the manager was told of all holds; compare it before and after a call that opens or
+ * closes: if it differs, the manager may have carried out the call before it restarted. */
+uint64_t fs_count_claims(struct afar_fs *fs);
+/* Tells the manager again of a hold that it may have forgotten. */
+int fs_claim_again(struct afar_fs *fs, const struct fs_hold *hold);
+/* Has the manager ask which inodes are used. */
+int fs_claim_uses(struct afar_fs *fs);
+/* Makes the session tell of the file system's holds whenever it resumes, until it leaves. -EBUSY: the
+ * session has it open already. */
+int fs_join_session(struct afar_fs *fs);
+void fs_leave_session(struct afar_fs *fs);
+/* Tells the manager of all holds of the session's file systems. The session's lock is held; calls
+ * that go on come behind it. */
+void fs_session_resumed(struct afar_session *session);
+
+/* ---- fs_lock.c */
+
+/* Forgets what was locked through a handle that is closed. The fs's lock is held. */
+void fs_locks_end(const struct fs_hold *hold);
+void fs_lock_message(const struct fs_lock *lock, Afar__FileLock *out);
+
+/* ---- fs_recall.c */
+
+/* The manager asks for a file to be given up. Takes the call over. On the control thread. */
+void fs_recall(struct afar_session *session, const Afar__FileRecall *ask, struct rpc_call *call);
+/* Waits until none is under way, of a file system that has left the session. */
+void fs_await_recalls(struct afar_fs *fs);
+
+/* ---- fs_inode.c */
+
+/* Gets the inode for a file that is being opened, which is one more user. Waits while its last file is
+ * being closed. NULL: no memory. */
+struct file_inode *inode_get(struct afar_fs *fs, uint64_t ino);
+/* Finds one that files are open of, and that is not ending, for a recall: the caller is one more user,
+ * and counted in nr_recalls. Else NULL. Does not wait. */
+struct file_inode *inode_find(struct afar_fs *fs, uint64_t ino);
+/* Goes through the gate, waiting while it is shut, and out again. One thread may be inside the gates of
+ * several inodes, if it waits for none of them. */
+void inode_enter(struct file_inode *inode);
+bool inode_try_enter(struct file_inode *inode);
+void inode_leave(struct file_inode *inode);
+/*
+ * Waits until operations on queues have nothing posted, then shuts the gate, and waits until nobody is inside, and no write can
+ * land any more. -EBUSY: operations were not reaped until `deadline`, or a server may still carry out a write whose connection
+ * has ended; then the gate stays open.
+ */
+int inode_shut(struct file_inode *inode, uint64_t deadline);
+/* Fails as that does if a write can land: -EBUSY. */
+int inode_fail_loose(uint64_t ino);
+/* When one gives up shutting that a program waits for. */
+uint64_t inode_shut_deadline(const struct file_inode *inode);
+void inode_reopen(struct file_inode *inode);
+/* Wakes who shuts the gate. */
+void inode_wake(struct file_inode *inode);
+/* Lets operations on queues see what is known of the inode now. From outside the gate. */
+void inode_show(struct file_inode *inode);
+/* Notes which run was used last, for those that go on there. The lock is held; from inside the
+ * gate. */
+void inode_set_glance(struct file_inode *inode, uint64_t offset);
+/* Forgets where its bytes are. The gate is shut. */
+void inode_forget(struct file_inode *inode);
+/* Drops a user. */
+void inode_put(struct file_inode *inode);
+/* Returns whether the caller, a user, is the last one: then nobody becomes one before
+ * inode_put(). */
+bool inode_end(struct file_inode *inode);
+/* Takes back inode_end(): it may be opened again. */
+void inode_go_on(struct file_inode *inode);
+/* Returns whether the caller is the only user now. */
+bool inode_is_alone(struct file_inode *inode);
+/* Returns whether it may have room behind its end that this process asked for. */
+bool inode_has_spare(struct file_inode *inode);
+/* Returns whether this process may have made it longer, or written it, and not committed that. */
+bool inode_is_written(struct file_inode *inode);
+/* What the manager has said of the inode before may be wrong from now on. */
+void inode_set_outdated(struct afar_fs *fs, uint64_t ino);
+uint64_t inode_count_outdated(struct afar_fs *fs);
+/* Returns whether it may be wrong what the manager said when that was `before`. From inside the gate the
+ * answer stays true. */
+bool inode_is_outdated(struct file_inode *inode, uint64_t before);
+
+/* Notes that an inode is being written. */
+void inode_touch(struct file_inode *inode);
+/* The manager need not be told any more that an inode was written, if it is open, because its times are
+ * being set. Returns whether that was so; inode_touch_again() takes it back. */
+bool inode_untouch(struct afar_fs *fs, uint64_t ino);
+void inode_touch_again(struct afar_fs *fs, uint64_t ino);
+/* Adds to what the manager says of an inode what it has not been told yet: when we wrote it. */
+void inode_add_writes(struct afar_fs *fs, struct afar_file_stat *stat);
+
+/* Takes what a result says: attributes, and runs if there are any; then the caller was inside the
+ * gate, or had shut it, since before the manager was asked. Errors: -AFAR_EMALFORMED, -ENOMEM, those of a call, if the pool has grown
+ * meanwhile. */
+int inode_take(struct file_inode *inode, const Afar__FileResult *result);
+/* Takes the result of opening it, which is from outside the gate. `before`: inode_count_outdated(),
+ * before the manager was asked. Asks anew if that is out of date. */
+int inode_adopt(struct file_inode *inode, const Afar__FileResult *result, uint64_t before);
+/* Takes the result of a change that may have taken parts of the pool away, and says the size. The gate
+ * is shut. */
+int inode_retake(struct file_inode *inode, const Afar__FileResult *result);
+/* Asks for the attributes, and the runs of a range. From inside the gate, or with it shut. */
+int inode_fetch(struct file_inode *inode, uint64_t offset, uint64_t length);
+/* Asks for the attributes. */
+int inode_look(struct file_inode *inode);
+/* Takes a size that the manager has told, of the layout that we know: it only grows meanwhile. The
+ * lock is held. */
+static inline void inode_take_size(struct file_inode *inode, uint64_t size)
+{
+	if (size > inode->size)
+		inode->size = size;
+}
+
+/* ---- fs_extend.c */
+
+/* Room to make for ranges of a file. */
+struct file_wish {
+	const struct afar_file_vector *vectors;
+	unsigned nr;
+	bool is_exact; /* no more than that */
+	uint64_t size; /* the file's, at least; 0: it stays */
+};
+/* -ENOSPC, -EDQUOT, -EFBIG. */
+int inode_extend(struct file_inode *inode, const struct file_wish *wish);
+/* Take the end of the file for this session, which then knows the size, and let it go again. The former
+ * waits for another session that has it. -EBUSY: that does not end. */
+int inode_begin_append(struct file_inode *inode);
+void inode_end_append(struct file_inode *inode, bool is_more);
+/* Tells the manager that bytes up to `end` were written, by the layout with this number. -ESTALE: write
+ * again. */
+int inode_tell_end(struct file_inode *inode, uint64_t end, uint64_t layout);
+
+/* ---- fs_transfer.c */
+
+/* Moves pieces between memory and the pool, again and again while servers cannot be reached. */
+int fs_transfer(struct afar_fs *fs, uint16_t opcode, uint32_t flags, struct target_piece *pieces,
+		unsigned nr);
+/* Zeroes a range of the pool likewise. Durably on flash. */
+int fs_zero(struct afar_fs *fs, uint64_t pool_offset, uint64_t length);
+/* Has all of the pool made durable. 0 also if something was lost: fs_losses.c knows of which inodes. */
+int fs_sync_pool(struct afar_fs *fs);
+
+/* ---- fs_losses.c */
+
+/* The fs's lock is held for those that begin with writes_. */
+void writes_init(struct fs_writes *all);
+void writes_free(struct fs_writes *all);
+/* Between the first user of an inode and the last. */
+void writes_attach(struct file_inode *inode);
+void writes_detach(struct file_inode *inode);
+/* Around each sync of the pool. `is_done`: it has covered all; `has_lost`: something was lost before it. */
+void writes_begin_sync(struct fs_writes *all);
+void writes_end_sync(struct fs_writes *all, bool is_done, bool has_lost);
+/* Notes that the inode has writes for the next sync. Call it before bytes are sent, and again when they have
+ * arrived, because a sync may have begun meanwhile; the second time it does not fail. -ENOMEM. */
+int inode_note_write(struct file_inode *inode);
+/* Returns whether a sync is due because too much is to be remembered of what was closed. */
+bool fs_has_many_unsynced(struct afar_fs *fs);
+/* A file has been opened: its first sync tells of what nobody was told of, its flushes of later losses. */
+void file_begin_losses(struct afar_file *file);
+/* Returns whether something of the inode may be lost that this file has not told of; once. After a sync
+ * nobody who opens it later is told of it. */
+bool file_take_loss(struct afar_file *file, bool is_sync);
+
+#endif

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Calls about files: building them, and checking what comes back. */
+#include "client/files/inode/fs_call.h"
+
+#include <errno.h>
+
+#include "base/error.h"
+
+void fs_answer_free(struct fs_answer *answer)
+{
+	if (answer->frame)
+		rpc_frame_free(answer->frame);
+	*answer = (struct fs_answer){0};
+}
+
+static int check_results(const Afar__FileResults *results, unsigned nr)
+{
+	if (results->n_results != nr)
+		return fs_fail_malformed("another number of operations");
+	for (unsigned i = 0; i < nr; i++)
+		if (results->results[i]->status > 0)
+			return fs_fail_malformed("a status that is none");
+	return 0;
+}
+
+static int call(struct afar_fs *fs, Afar__Request *request, unsigned nr, struct fs_answer *out)
+{
+	int ret = session_call_until(fs->ns->session, fs_deadline(fs), request, &out->frame);
+
+	if (ret)
+		return ret;
+	if (out->frame->reply->result_case != AFAR__REPLY__RESULT_FILE_RESULTS)
+		ret = fs_fail_malformed("something else");
+	else
+		ret = check_results(out->frame->reply->file_results, nr);
+	if (ret) {
+		fs_answer_free(out);
+		return ret;
+	}
+	out->results = out->frame->reply->file_results->results;
+	return 0;
+}
+
+static const Afar__FileResults *results_of(const struct fs_answer *answer)
+{
+	return answer->frame->reply->file_results;
+}
+
+int fs_look(struct afar_fs *fs, const struct fs_who *who, Afar__FileLook **operations, unsigned nr,
+	    struct fs_answer *out)
+{
+	Afar__FilesLook message = AFAR__FILES_LOOK__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	struct known_mark mark;
+	int ret;
+
+	message.fs = fs->ns->number;
+	message.who = who ? (Afar__FileWho *)&who->message : NULL;
+	message.operations = operations;
+	message.n_operations = nr;
+	request.call_case = AFAR__REQUEST__CALL_FILES_LOOK;
+	request.files_look = &message;
+	message.wants_delegation = true;
+	message.dropped = known_take_dropped(&fs->known);
+	mark = known_mark(&fs->known);
+	ret = call(fs, &request, nr, out);
+	if (ret == 0)
+		known_looked(fs, &mark, who, operations, results_of(out));
+	return ret;
+}
+
+/* Carries out operations of ours behind those of closings, whose results are taken off again. */
+static int call_holds(struct afar_fs *fs, const struct fs_who *who, Afar__FileHold **operations,
+		      unsigned nr, struct fs_answer *out)
+{
+	Afar__FilesHold message = AFAR__FILES_HOLD__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	const struct known_mark mark = known_mark(&fs->known);
+	int ret;
+
+	message.fs = fs->ns->number;
+	message.who = who ? (Afar__FileWho *)&who->message : NULL;
+	message.operations = operations;
+	message.n_operations = nr;
+	request.call_case = AFAR__REQUEST__CALL_FILES_HOLD;
+	request.files_hold = &message;
+	known_begin_hold(fs, operations, nr);
+	ret = call(fs, &request, nr, out);
+	known_end_hold(fs, &mark, operations, nr, ret == 0 ? results_of(out) : NULL);
+	return ret;
+}
+
+static int call_changes(struct afar_fs *fs, const struct fs_who *who, Afar__FileChange **operations,
+			unsigned nr, struct fs_answer *out)
+{
+	Afar__FilesChange message = AFAR__FILES_CHANGE__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+	const struct known_mark mark = known_mark(&fs->known);
+	int ret;
+
+	message.fs = fs->ns->number;
+	message.who = who ? (Afar__FileWho *)&who->message : NULL;
+	message.operations = operations;
+	message.n_operations = nr;
+	request.call_case = AFAR__REQUEST__CALL_FILES_CHANGE;
+	request.files_change = &message;
+	known_begin_change(fs, operations, nr);
+	ret = call(fs, &request, nr, out);
+	known_end_change(fs, &mark, operations, nr, ret == 0 ? results_of(out) : NULL);
+	return ret;
+}
+
+/* Calls that wait for others, or tell anew what is open, take nothing along. */
+static bool takes_closings(Afar__FileHold *const *operations, unsigned nr)
+{
+	for (unsigned i = 0; i < nr; i++)
+		if (operations[i]->what_case != AFAR__FILE_HOLD__WHAT_OPEN &&
+		    operations[i]->what_case != AFAR__FILE_HOLD__WHAT_END)
+			return false;
+	return true;
+}
+
+int fs_hold(struct afar_fs *fs, const struct fs_who *who, Afar__FileHold **operations, unsigned nr,
+	    struct fs_answer *out)
+{
+	struct late_close *taken[FS_CALL_MAX];
+	Afar__FileHold *all[FS_CALL_MAX];
+	unsigned nr_taken = takes_closings(operations, nr)
+				    ? fs->closings.calls->take(fs, false, taken, FS_CALL_MAX - nr)
+				    : 0;
+	int ret;
+
+	*out = (struct fs_answer){0};
+	if (nr_taken == 0)
+		return nr != 0 ? call_holds(fs, who, operations, nr, out) : 0;
+	for (unsigned i = 0; i < nr_taken; i++)
+		all[i] = &taken[i]->hold;
+	for (unsigned i = 0; i < nr; i++)
+		all[nr_taken + i] = operations[i];
+	ret = call_holds(fs, who, all, nr_taken + nr, out);
+	fs->closings.calls->end(fs, taken, nr_taken, ret, out->results);
+	if (ret == 0)
+		out->results += nr_taken;
+	return ret;
+}
+
+int fs_change(struct afar_fs *fs, const struct fs_who *who, Afar__FileChange **operations,
+	      unsigned nr, struct fs_answer *out)
+{
+	struct late_close *taken[FS_CALL_MAX];
+	Afar__FileChange *all[FS_CALL_MAX];
+	unsigned nr_taken = fs->closings.calls->take(fs, true, taken, FS_CALL_MAX - nr);
+	int ret;
+
+	*out = (struct fs_answer){0};
+	if (nr_taken == 0)
+		return nr != 0 ? call_changes(fs, who, operations, nr, out) : 0;
+	for (unsigned i = 0; i < nr_taken; i++)
+		all[i] = &taken[i]->change;
+	for (unsigned i = 0; i < nr; i++)
+		all[nr_taken + i] = operations[i];
+	ret = call_changes(fs, who, all, nr_taken + nr, out);
+	fs->closings.calls->end(fs, taken, nr_taken, ret, out->results);
+	if (ret == 0)
+		out->results += nr_taken;
+	return ret;
+}
+
+int fs_result_fail(const Afar__FileResult *result)
+{
+	if (result->status == 0)
+		return 0;
+	return result->message[0] ? error_fail(result->status, "%s", result->message)
+				  : error_code(result->status);
+}
+
+/* Takes the answer to one operation. */
+static int take_one(int ret, struct fs_answer *answer, struct fs_answer *out)
+{
+	if (ret == 0)
+		ret = fs_result_fail(answer->results[0]);
+	if (ret || !out)
+		fs_answer_free(answer);
+	else
+		*out = *answer;
+	return ret;
+}
+
+int fs_look_one(struct afar_fs *fs, const struct fs_who *who, Afar__FileLook *operation,
+		struct fs_answer *out)
+{
+	struct fs_answer answer = {0};
+
+	return take_one(fs_look(fs, who, &operation, 1, &answer), &answer, out);
+}
+
+int fs_hold_one(struct afar_fs *fs, const struct fs_who *who, Afar__FileHold *operation,
+		struct fs_answer *out)
+{
+	struct fs_answer answer = {0};
+
+	return take_one(fs_hold(fs, who, &operation, 1, &answer), &answer, out);
+}
+
+int fs_change_one(struct afar_fs *fs, const struct fs_who *who, Afar__FileChange *operation,
+		  struct fs_answer *out)
+{
+	struct fs_answer answer = {0};
+
+	return take_one(fs_change(fs, who, &operation, 1, &answer), &answer, out);
+}

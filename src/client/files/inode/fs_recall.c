@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Giving a file up. Another session makes it shorter: the manager asks all that have it open to end what
+ * they have posted, and to forget where its bytes are. The control thread must not wait for that, so a
+ * thread of its own shuts the inode's gate, as whoever makes a file shorter here does.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "client/files/fs.h"
+
+struct recall {
+	struct file_inode *inode;
+	struct rpc_call *call;
+};
+
+static void end(struct afar_fs *fs)
+{
+	pthread_mutex_lock(&fs->lock);
+	fs->nr_recalls--;
+	pthread_cond_broadcast(&fs->changed);
+	pthread_mutex_unlock(&fs->lock);
+}
+
+void fs_await_recalls(struct afar_fs *fs)
+{
+	pthread_mutex_lock(&fs->lock);
+	while (fs->nr_recalls != 0)
+		pthread_cond_wait(&fs->changed, &fs->lock);
+	pthread_mutex_unlock(&fs->lock);
+}
+
+static void *give_up(void *argument)
+{
+	struct recall *recall = argument;
+	struct file_inode *inode = recall->inode;
+	struct afar_fs *fs = inode->fs;
+	int ret = inode_shut(inode, CLOCK_NEVER);
+
+	if (ret == 0)
+		inode_forget(inode);
+	rpc_reply_status(recall->call, 0, ret);
+	if (ret == 0)
+		inode_reopen(inode);
+	inode_put(inode);
+	end(fs);
+	free(recall);
+	return NULL;
+}
+
+static int start(struct recall *recall)
+{
+	pthread_attr_t attributes;
+	sigset_t all, old;
+	pthread_t thread;
+	int ret;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	pthread_attr_init(&attributes);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	ret = pthread_create(&thread, &attributes, give_up, recall);
+	pthread_attr_destroy(&attributes);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -ret;
+}
+
+/* Finds the inode, if a file of it is open. On success the fs waits for end(), and the inode is the
+ * caller's to put. Else says whether writes to the file may still land: a closing that is held back (fs_closing.h) may have
+ * been dropped, with a file system that is closed, and whose pool lingers (linger.c), or that was to be. */
+static struct file_inode *find(struct afar_session *session, const Afar__FileRecall *ask,
+			       bool *is_loose)
+{
+	struct file_inode *inode = NULL;
+	struct afar_fs *fs;
+
+	pthread_mutex_lock(&session->lock);
+	*is_loose = session->nr_lingering != 0;
+	cds_list_for_each_entry (fs, &session->file_systems, node) {
+		if (fs->ns->number != ask->fs)
+			continue;
+		/* First, because a file that is being opened now may have been told of before. */
+		inode_set_outdated(fs, ask->ino);
+		inode = inode_find(fs, ask->ino);
+		*is_loose = target_is_loose(fs_pool(fs));
+		break;
+	}
+	pthread_mutex_unlock(&session->lock);
+	return inode;
+}
+
+void fs_recall(struct afar_session *session, const Afar__FileRecall *ask, struct rpc_call *call)
+{
+	bool is_loose;
+	struct file_inode *inode = find(session, ask, &is_loose);
+	struct recall *recall;
+	struct afar_fs *fs;
+	int ret;
+
+	/* Nothing is posted to what is not open, or is being closed. */
+	if (!inode) {
+		ret = is_loose ? inode_fail_loose(ask->ino) : 0;
+		rpc_reply_status(call, 0, ret);
+		return;
+	}
+	recall = malloc(sizeof(*recall));
+	if (recall)
+		*recall = (struct recall){inode, call};
+	ret = recall ? start(recall) : error_code(-ENOMEM);
+	if (ret == 0)
+		return;
+	free(recall);
+	rpc_reply_status(call, 0, error_fail(ret, "give a file up: no thread can be made"));
+	fs = inode->fs;
+	inode_put(inode);
+	end(fs);
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Files that grow: getting room for them, and telling the manager how far they have been written. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "client/files/inode/fs_call.h"
+
+#define EXTEND_ROUNDS 64 /* others may take what we made the pool larger for */
+
+/* ---- Room */
+
+static bool covers(struct file_inode *inode, const struct afar_file_vector *vector)
+{
+	bool is_covered;
+
+	pthread_mutex_lock(&inode->lock);
+	is_covered = file_map_covers(&inode->map, vector->offset, vector->length);
+	pthread_mutex_unlock(&inode->lock);
+	return is_covered;
+}
+
+struct extension {
+	struct file_inode *inode;
+	Afar__FileExtend extends[FS_CALL_MAX];
+	Afar__FileChange operations[FS_CALL_MAX];
+	Afar__FileChange *list[FS_CALL_MAX];
+	unsigned nr;
+	uint64_t bytes;	  /* that the failed ones need */
+	bool is_anywhere; /* room of servers that are away will do */
+};
+
+static void extension_add(struct extension *extension, const struct file_wish *wish,
+			  const struct afar_file_vector *vector)
+{
+	unsigned i = extension->nr++;
+	Afar__FileExtend *extend = &extension->extends[i];
+
+	afar__file_extend__init(extend);
+	extend->ino = extension->inode->ino;
+	extend->offset = vector->offset;
+	extend->length = vector->length;
+	extend->is_exact = wish->is_exact;
+	extend->size = wish->size;
+	pthread_mutex_lock(&extension->inode->lock);
+	extend->ahead_to = extension->inode->ahead.to;
+	extend->ahead_used = extension->inode->ahead.nr_written;
+	pthread_mutex_unlock(&extension->inode->lock);
+	afar__file_change__init(&extension->operations[i]);
+	extension->operations[i].what_case = AFAR__FILE_CHANGE__WHAT_EXTEND;
+	extension->operations[i].extend = extend;
+	extension->list[i] = &extension->operations[i];
+}
+
+static void take_ahead(struct file_inode *inode, const Afar__FileResult *result)
+{
+	pthread_mutex_lock(&inode->lock);
+	file_ahead_begin(&inode->ahead, result->ahead_from, result->ahead_to);
+	pthread_mutex_unlock(&inode->lock);
+}
+
+/* Asks once. -ENOSPC: some found no room. */
+static int extend_once(struct extension *extension)
+{
+	struct fs_answer answer;
+	int ret, full = 0;
+
+	for (unsigned i = 0; i < extension->nr; i++)
+		extension->extends[i].is_anywhere = extension->is_anywhere;
+	ret = fs_change(extension->inode->fs, NULL, extension->list, extension->nr, &answer);
+	if (ret)
+		return ret;
+	extension->bytes = 0;
+	for (unsigned i = 0; i < extension->nr && ret == 0; i++) {
+		if (answer.results[i]->status == -ENOSPC) {
+			full = fs_result_fail(answer.results[i]);
+			extension->bytes += extension->extends[i].length + 2 * FILE_UNIT;
+			continue;
+		}
+		ret = fs_result_fail(answer.results[i]);
+		if (ret == 0)
+			ret = inode_take(extension->inode, answer.results[i]);
+		if (ret == 0)
+			take_ahead(extension->inode, answer.results[i]);
+	}
+	fs_answer_free(&answer);
+	return ret ? ret : full;
+}
+
+static int extend_some(struct extension *extension)
+{
+	struct afar_fs *fs = extension->inode->fs;
+	char why[ERROR_LINE_BYTES] = "";
+	int ret = 0, full = 0;
+
+	extension->is_anywhere = false;
+	atomic_store(&extension->inode->has_grown, true);
+	for (unsigned i = 0; i < EXTEND_ROUNDS; i++) {
+		uint64_t pool_bytes = fs_pool(fs)->length;
+
+		ret = extend_once(extension);
+		if (ret != -ENOSPC)
+			return ret;
+		if (full)
+			return error_fail(full, "%s", why);
+		full = fs_grow(fs, pool_bytes, extension->bytes);
+		/* Servers that are away may have room: who writes there waits for them. */
+		extension->is_anywhere = full != 0;
+		if (full)
+			snprintf(why, sizeof(why), "%s", error_last_line());
+	}
+	return error_fail(-ENOSPC,
+			  "make a file of '%s' longer: others take all room that its pool gets",
+			  fs->ns->name);
+}
+
+/* Asks again while room may come back of what was removed just now. */
+static int extend_patiently(struct extension *extension)
+{
+	unsigned nr = 0;
+	int ret;
+
+	do {
+		ret = extend_some(extension);
+	} while (used_again(extension->inode->fs, ret, &nr));
+	return ret;
+}
+
+int inode_extend(struct file_inode *inode, const struct file_wish *wish)
+{
+	struct extension *extension = calloc(1, sizeof(*extension));
+	int ret = 0;
+
+	if (!extension)
+		return error_code(-ENOMEM);
+	extension->inode = inode;
+	pthread_mutex_lock(&inode->extending);
+	for (unsigned i = 0; i < wish->nr && ret == 0; i++) {
+		const struct afar_file_vector *vector = &wish->vectors[i];
+
+		/* Whoever extended before us may have got more than it needed. */
+		if (vector->length == 0 || (wish->size == 0 && covers(inode, vector)))
+			continue;
+		extension_add(extension, wish, vector);
+		if (extension->nr < FS_CALL_MAX)
+			continue;
+		ret = extend_patiently(extension);
+		extension->nr = 0;
+	}
+	if (ret == 0 && extension->nr != 0)
+		ret = extend_patiently(extension);
+	pthread_mutex_unlock(&inode->extending);
+	free(extension);
+	return ret;
+}
+
+/* ---- Ends */
+
+static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
+{
+	Afar__FileEnd message = AFAR__FILE_END__INIT;
+	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
+	uint64_t nr_claims;
+	int ret;
+
+	/* With the end it hears that the file was written. */
+	atomic_store(&inode->touched, INODE_TOLD);
+
+	message.ino = inode->ino;
+	message.end = end;
+	message.layout = layout;
+	operation.what_case = AFAR__FILE_HOLD__WHAT_END;
+	operation.end = &message;
+	do {
+		/* If the manager has restarted since it answered, it was not told of this end. */
+		nr_claims = fs_count_claims(inode->fs);
+		ret = fs_hold_one(inode->fs, NULL, &operation, NULL);
+		if (ret) {
+			atomic_store(&inode->touched, INODE_UNTOLD);
+			return ret;
+		}
+		pthread_mutex_lock(&inode->lock);
+		if (end > inode->end)
+			inode->end = end;
+		pthread_mutex_unlock(&inode->lock);
+	} while (nr_claims != fs_count_claims(inode->fs));
+	return 0;
+}
+
+int inode_begin_append(struct file_inode *inode)
+{
+	Afar__FileAppend message = AFAR__FILE_APPEND__INIT;
+	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
+	struct fs_answer answer;
+	int ret;
+
+	message.ino = inode->ino;
+	operation.what_case = AFAR__FILE_HOLD__WHAT_APPEND;
+	operation.append = &message;
+	ret = fs_hold_one(inode->fs, NULL, &operation, &answer);
+	if (ret)
+		return ret;
+	ret = inode_take(inode, answer.results[0]);
+	fs_answer_free(&answer);
+	return ret;
+}
+
+void inode_end_append(struct file_inode *inode, bool is_more)
+{
+	Afar__FileAppended message = AFAR__FILE_APPENDED__INIT;
+	Afar__FileHold operation = AFAR__FILE_HOLD__INIT, *operations = &operation;
+	Afar__FilesHold hold = AFAR__FILES_HOLD__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+
+	message.ino = inode->ino;
+	message.is_more = is_more;
+	operation.what_case = AFAR__FILE_HOLD__WHAT_APPENDED;
+	operation.appended = &message;
+	hold.fs = inode->fs->ns->number;
+	hold.operations = &operations;
+	hold.n_operations = 1;
+	request.call_case = AFAR__REQUEST__CALL_FILES_HOLD;
+	request.files_hold = &hold;
+	/* Nobody waits for the answer. If it does not arrive, the claim that follows lets go. */
+	session_tell(inode->fs->ns->session, &request);
+}
+
+int inode_tell_end(struct file_inode *inode, uint64_t end, uint64_t layout)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&inode->lock);
+	if (end > inode->wanted)
+		inode->wanted = end;
+	while (inode->size < end && inode->layout == layout && ret == 0) {
+		uint64_t told = inode->wanted;
+
+		/* One thread tells for all that have written meanwhile. */
+		if (inode->is_telling) {
+			pthread_cond_wait(&inode->told, &inode->lock);
+			continue;
+		}
+		inode->is_telling = true;
+		pthread_mutex_unlock(&inode->lock);
+		ret = call_end(inode, told, layout);
+		pthread_mutex_lock(&inode->lock);
+		inode->is_telling = false;
+		if (ret == 0 && inode->layout == layout)
+			inode_take_size(inode, told);
+		pthread_cond_broadcast(&inode->told);
+	}
+	if (ret == 0 && inode->layout != layout)
+		ret = -ESTALE;
+	pthread_mutex_unlock(&inode->lock);
+	return ret;
+}
