@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `afar flash simulate`: runs traces through the simulator (simulator/simulate.h), once for each
+ * afar-simulate, which `afar bench simulate` runs: runs traces through the simulator (simulate.h), once for each
  * contender, and shows their write amplification side by side.
  */
 #include <errno.h>
@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "cmd_flash.h"
 #include "flash/write/streams.h"
 #include "simulator/simulate.h"
+#include "tools/cli/cli.h"
 
 #define BLOCK_BYTES	 4096U
 #define CAPACITY_DEFAULT (UINT64_C(2) << 30)
@@ -216,7 +216,7 @@ static int run_and_report(struct job *job, bool as_json)
 	return ret;
 }
 
-int flash_simulate(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+static int run(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
 	const char *trace = NULL, *full = NULL, *capacity = NULL, *segment = NULL, *streams = NULL,
@@ -257,4 +257,17 @@ int flash_simulate(struct cli *cli, const struct cli_command *command, int argc,
 					  .nr_streams = (unsigned)nr_streams,
 					  .nr_times = (unsigned)nr_times};
 	return run_and_report(&job, as_json);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct cli_command command = {
+		"bench simulate",
+		"[--trace NAME|FILE] [--full PERCENT] [--capacity SIZE] [--segment SIZE] "
+		"[--streams N] [--times N] [--seed N] [--json]",
+		"count what the cleaner of a flash layer would move", run};
+	struct cli cli = {0};
+
+	cli_begin();
+	return cli_end(run(&cli, &command, argc, argv));
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The other workers of a job of `afar sort` or `afar graph`, as processes of this machine. They end with this process, however
+/* The other workers of a job, as processes of this machine. They end with this process, however
  * that ends. */
-#ifndef TOOLS_WORKERS_H
-#define TOOLS_WORKERS_H
+#ifndef APPS_COMMON_WORKERS_H
+#define APPS_COMMON_WORKERS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "cli.h"
+#include "tools/cli/cli.h"
 
 struct worker {
 	pid_t pid;  /* 0: it has ended, and was reaped */
@@ -36,8 +36,8 @@ struct workers {
 int workers_take_flags(const struct cli_command *command, const char *program, unsigned nr_default,
 		       struct job_flags *flags);
 /*
- * Starts the others. `words` is the command of one of them, without --worker and --job, and ends with NULL: "sort", "run",
- * flags, "--", and arguments. Returns 0, or CLI_FAILED with a line.
+ * Starts the others. `words` is the command of one of them, without --worker and --job, and ends with NULL: "run", flags,
+ * "--", and arguments. Returns 0, or CLI_FAILED with a line.
  */
 int workers_start(const struct cli *cli, const char *what, const struct job_flags *flags,
 		  const char *const *words, struct workers *out);

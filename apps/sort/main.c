@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `afar sort …`: makes records, sorts regions and files by several workers, and looks whether they are sorted. The sort
- * itself is src/apps/sort. Here are the command line, the workers' processes, and what people see.
+ * afar-sort, which `afar sort …` runs: makes records, sorts regions and files by several workers, and looks whether they are
+ * sorted. Here are the command line, the workers' processes, and what people see. sort.h is the sort itself.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -11,10 +11,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "cli.h"
+#include "commands.h"
 #include "failure.h"
-#include "interrupts.h"
 #include "sort.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/interrupts.h"
 #include "workers.h"
 
 #define SHOW_NS	    100000000U
@@ -256,8 +257,8 @@ static int complain(struct workers *workers, int error)
 static int start_others(struct cli *cli, const struct request *request,
 			const struct sort_options *options, struct workers *workers)
 {
-	const char *words[16] = {"sort", "run"};
-	unsigned nr = 2;
+	const char *words[16] = {"run"};
+	unsigned nr = 1;
 
 	if (options->ns) {
 		words[nr++] = "--ns";
@@ -366,14 +367,15 @@ static int sort_run(struct cli *cli, const struct cli_command *command, int argc
 	return cli_close(cli, status);
 }
 
-const struct cli_command sort_commands[] = {
-	{"sort run",
-	 "FILE|NS:NAME FILE|NS:NAME [--workers N] [--lines] [--ns NS] [--replace] [--bucket SIZE] "
-	 "[--worker I/N --job NAME] [--verbose]",
-	 "sort a region or file into another", sort_run},
-	{"sort generate", "FILE|NS:NAME --records N [--seed N] [--skew] [--replace]",
-	 "make records to sort", sort_make},
-	{"sort verify", "FILE|NS:NAME [--against FILE|NS:NAME] [--lines]",
-	 "look whether a region or file is sorted", sort_check},
-	{0},
-};
+#define COMMAND(name, arguments, summary, run) {name, arguments, summary, run},
+
+static const struct cli_command commands[] = {SORT_COMMANDS(COMMAND){0}};
+
+int main(int argc, char **argv)
+{
+	static const struct cli_command *const groups[] = {commands, NULL};
+	struct cli cli = {.groups = groups};
+
+	cli_begin();
+	return cli_end(cli_run(&cli, "sort", argc, argv));
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Starting and watching the workers of a job; see workers.h. Called by cmd_sort.c and cmd_graph.c. A worker is this program
+ * Starting and watching the workers of a job; see workers.h. Called by main() of each program. A worker is this program
  * again, with --worker. A worker's output goes into memory: of many that fail for one reason, only one is heard.
  */
 #include "workers.h"
@@ -119,16 +119,15 @@ static void write_command(const struct cli *cli, const struct job_flags *flags, 
 	snprintf(out->which, sizeof(out->which), "%u/%u", i, flags->nr);
 	snprintf(out->timeout, sizeof(out->timeout), "%u", cli->timeout_ms / 1000);
 	out->nr = 0;
-	add(out, "afar");
+	add(out, program_invocation_short_name);
 	add(out, words[0]);
-	add(out, words[1]);
 	add_flag(out, "--cluster", cli->cluster);
 	add_flag(out, "--key", cli->key_file);
 	add_flag(out, "--path", cli->path);
 	add_flag(out, "--timeout", cli->timeout_ms ? out->timeout : NULL);
 	add_flag(out, "--worker", out->which);
 	add_flag(out, "--job", flags->name);
-	for (const char *const *word = words + 2; *word; word++)
+	for (const char *const *word = words + 1; *word; word++)
 		add(out, *word);
 	add(out, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* `afar graph …`: makes graphs in remote memory, and computes of their vertices. The computing itself is src/apps/graph;
- * here are the command line, and what people see. */
+/* afar-graph, which `afar graph …` runs: makes graphs in remote memory, and computes of their vertices. Here are the command
+ * line, and what people see; graph.h has all that is computed. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,11 +8,12 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "cli.h"
+#include "commands.h"
 #include "failure.h"
 #include "graph.h"
-#include "interrupts.h"
 #include "team.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/interrupts.h"
 #include "workers.h"
 
 #define SCALE_MAX  31U
@@ -269,8 +270,8 @@ static bool is_over(void *context)
 static int start_others(struct cli *cli, const struct request *request,
 			const struct graph_options *options, struct workers *workers)
 {
-	const char *words[16] = {"graph", strchr(request->computing->name, ' ') + 1};
-	unsigned nr = 2;
+	const char *words[16] = {strchr(request->computing->name, ' ') + 1};
+	unsigned nr = 1;
 
 	if (options->ns) {
 		words[nr++] = "--ns";
@@ -420,25 +421,15 @@ static int graph_compute(struct cli *cli, const struct cli_command *command, int
 	return cli_close(cli, status);
 }
 
-const struct cli_command graph_commands[] = {
-	{"graph import",
-	 "FILE NS:NAME [--binary] [--weighted] [--undirected] [--vertices N] [--replace]",
-	 "make a graph of a file of edges", graph_import},
-	{"graph rmat",
-	 "NS:NAME --scale S [--edges N] [--weights MAX] [--undirected] [--seed N] [--replace]",
-	 "make a random graph, as the Graph500 benchmark does", graph_rmat},
-	{"graph pagerank",
-	 "NS:NAME [--steps N] [-o FILE] [--workers N] [--ns NS] [--worker I/N --job NAME]",
-	 "how important its vertices are", graph_compute},
-	{"graph components", "NS:NAME [-o FILE] [--workers N] [--ns NS] [--worker I/N --job NAME]",
-	 "which vertices hang together", graph_compute},
-	{"graph bfs",
-	 "NS:NAME --from V [-o FILE] [--in-flight N] [--workers N] [--ns NS] [--worker I/N --job "
-	 "NAME]",
-	 "edges on the shortest ways from a vertex", graph_compute},
-	{"graph sssp",
-	 "NS:NAME --from V [-o FILE] [--in-flight N] [--workers N] [--ns NS] [--worker I/N --job "
-	 "NAME]",
-	 "least sums of weights from a vertex", graph_compute},
-	{0},
-};
+#define COMMAND(name, arguments, summary, run) {name, arguments, summary, run},
+
+static const struct cli_command commands[] = {GRAPH_COMMANDS(COMMAND){0}};
+
+int main(int argc, char **argv)
+{
+	static const struct cli_command *const groups[] = {commands, NULL};
+	struct cli cli = {.groups = groups};
+
+	cli_begin();
+	return cli_end(cli_run(&cli, "graph", argc, argv));
+}
