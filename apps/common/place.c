@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "failure.h"
+#include "tools/copy/failure.h"
 
 #define TRIES_MAX 100U /* to have a name that others take, too */
 
@@ -55,30 +55,30 @@ static int fail_region(int error, const char *verb, const char *text)
 static int open_namespace(struct afar_session *session, struct place *place)
 {
 	char name[AFAR_NAME_MAX + 1];
-	int ret = place_namespace(place->text, name);
+	int ret = place_namespace(place->end.text, name);
 
 	if (ret)
 		return ret;
 	ret = afar_namespace_open(session, name, &place->ns);
-	return ret ? fail_region(ret, "open", place->text) : 0;
+	return ret ? fail_region(ret, "open", place->end.text) : 0;
 }
 
 /* Opens "NAME" or "@0xADDRESS". */
 static int open_region(struct place *place)
 {
 	struct afar_region_stat stat = {.size = sizeof(stat)};
-	const char *name = region_part(place->text);
+	const char *name = region_part(place->end.text);
 	unsigned long long address;
 	int end = 0, ret;
 
 	if (sscanf(name, "@0x%llx%n", &address, &end) == 1 && !name[end])
-		ret = afar_region_open_at(place->ns, address, &place->region);
+		ret = afar_region_open_at(place->ns, address, &place->end.region);
 	else
-		ret = afar_region_open(place->ns, name, &place->region);
+		ret = afar_region_open(place->ns, name, &place->end.region);
 	if (!ret)
-		ret = afar_region_stat(place->region, &stat);
+		ret = afar_region_stat(place->end.region, &stat);
 	place->length = stat.length;
-	return ret ? fail_region(ret, "open", place->text) : 0;
+	return ret ? fail_region(ret, "open", place->end.text) : 0;
 }
 
 /* Creates it, instead of the one of that name if it may. Others that do the same may come between the two; the last one has the
@@ -91,7 +91,7 @@ static int create_named(struct place *place, const char *name, uint64_t bytes, b
 		ret = may_replace ? afar_region_delete(place->ns, name) : 0;
 		if (ret == 0 || ret == -ENOENT || ret == -AFAR_EFREED)
 			ret = afar_region_create(place->ns, name, bytes, AFAR_ALLOC_TEMPORARY,
-						 &place->region);
+						 &place->end.region);
 		if (ret != -EEXIST || !may_replace)
 			break;
 	}
@@ -100,29 +100,29 @@ static int create_named(struct place *place, const char *name, uint64_t bytes, b
 
 static int create_region(struct place *place, uint64_t bytes, bool may_replace)
 {
-	const char *name = region_part(place->text);
+	const char *name = region_part(place->end.text);
 	int ret;
 
 	if (name[0] == '@')
 		return app_fail(-EINVAL, "write into %s: a new region needs a name, not an address",
-				place->text);
+				place->end.text);
 	if (!bytes)
 		return app_fail(-ENODATA,
 				"write into %s: there is nothing to write, and a region has at "
 				"least 1 byte",
-				place->text);
+				place->end.text);
 	ret = create_named(place, name, bytes, may_replace);
 	if (ret == -EEXIST && may_replace)
 		return app_fail(ret,
 				"write into %s: others replace it at the same time, again and "
 				"again; try again later",
-				place->text);
+				place->end.text);
 	if (ret == -EEXIST)
 		return app_fail(ret,
 				"write into %s: there is a region of that name; choose another "
 				"name, or use --replace",
-				place->text);
-	return ret ? fail_region(ret, "make", place->text) : 0;
+				place->end.text);
+	return ret ? fail_region(ret, "make", place->end.text) : 0;
 }
 
 /* ---- Files */
@@ -136,14 +136,14 @@ static int open_file(struct place *place)
 {
 	struct stat status;
 
-	place->fd = open(place->text, O_RDONLY | O_CLOEXEC);
-	if (place->fd < 0 || fstat(place->fd, &status))
-		return fail_file(-errno, "open", place->text);
+	place->end.fd = open(place->end.text, O_RDONLY | O_CLOEXEC);
+	if (place->end.fd < 0 || fstat(place->end.fd, &status))
+		return fail_file(-errno, "open", place->end.text);
 	if (!S_ISREG(status.st_mode))
 		return app_fail(-EINVAL,
 				"open %s: it is no ordinary file, and workers read it in several "
 				"places at once",
-				place->text);
+				place->end.text);
 	place->length = (uint64_t)status.st_size;
 	return 0;
 }
@@ -151,12 +151,13 @@ static int open_file(struct place *place)
 /* The file has another name until it is complete. */
 static int name_part(struct place *place, const char *program)
 {
-	int length = snprintf(place->part, sizeof(place->part), "%s.%s.part", place->text, program);
+	int length =
+		snprintf(place->part, sizeof(place->part), "%s.%s.part", place->end.text, program);
 
 	if (length < (int)sizeof(place->part))
 		return 0;
 	place->part[0] = '\0';
-	return fail_file(-ENAMETOOLONG, "write", place->text);
+	return fail_file(-ENAMETOOLONG, "write", place->end.text);
 }
 
 /* Whether the part's name is still that of the open file. */
@@ -182,7 +183,7 @@ static int remove_old_part(const struct place *place)
 		ret = app_fail(-EBUSY,
 			       "write %s: another program makes %s, or was killed; wait for it, or "
 			       "remove that file",
-			       place->text, place->part);
+			       place->end.text, place->part);
 	else if (has_name(place, fd) && unlink(place->part))
 		ret = fail_file(-errno, "remove", place->part);
 	close(fd);
@@ -196,15 +197,15 @@ static int create_part(struct place *place)
 	int ret;
 
 	for (;;) {
-		place->fd = open(place->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-		if (place->fd < 0 && errno != EEXIST)
+		place->end.fd = open(place->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		if (place->end.fd < 0 && errno != EEXIST)
 			return fail_file(-errno, "make", place->part);
-		if (place->fd >= 0) {
-			is_ours = !flock(place->fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK;
-			if (is_ours && has_name(place, place->fd))
+		if (place->end.fd >= 0) {
+			is_ours = !flock(place->end.fd, LOCK_EX | LOCK_NB) || errno != EWOULDBLOCK;
+			if (is_ours && has_name(place, place->end.fd))
 				return 0;
-			close(place->fd); /* somebody thought that it was left behind */
-			place->fd = -1;
+			close(place->end.fd); /* somebody thought that it was left behind */
+			place->end.fd = -1;
 		}
 		ret = remove_old_part(place);
 		if (ret)
@@ -224,9 +225,10 @@ static int create_file(struct place *place, uint64_t bytes, const char *program)
 		return ret;
 	}
 	/* Finds out now whether it fits. A file system that cannot tell is asked by the writes. */
-	if (bytes && fallocate(place->fd, 0, 0, (off_t)bytes) && errno != EOPNOTSUPP)
-		return fail_file(-errno, "get room for", place->text);
-	return ftruncate(place->fd, (off_t)bytes) ? fail_file(-errno, "make", place->text) : 0;
+	if (bytes && fallocate(place->end.fd, 0, 0, (off_t)bytes) && errno != EOPNOTSUPP)
+		return fail_file(-errno, "get room for", place->end.text);
+	return ftruncate(place->end.fd, (off_t)bytes) ? fail_file(-errno, "make", place->end.text)
+						      : 0;
 }
 
 static int join_file(struct place *place, const char *program)
@@ -235,8 +237,8 @@ static int join_file(struct place *place, const char *program)
 
 	if (ret)
 		return ret;
-	place->fd = open(place->part, O_WRONLY | O_CLOEXEC);
-	if (place->fd >= 0)
+	place->end.fd = open(place->part, O_WRONLY | O_CLOEXEC);
+	if (place->end.fd >= 0)
 		return 0;
 	ret = fail_file(-errno, "open", place->part);
 	place->part[0] = '\0';
@@ -259,7 +261,7 @@ int place_open(struct afar_session *session, const char *text, struct place *out
 {
 	int ret;
 
-	*out = (struct place){.text = text, .fd = -1};
+	*out = (struct place){.end = {.text = text, .fd = -1}};
 	if (!place_is_region(text)) {
 		ret = open_file(out);
 	} else {
@@ -277,7 +279,7 @@ int place_create(struct afar_session *session, const char *text, uint64_t bytes,
 {
 	int ret;
 
-	*out = (struct place){.text = text, .fd = -1, .length = bytes};
+	*out = (struct place){.end = {.text = text, .fd = -1}, .length = bytes};
 	if (!place_is_region(text))
 		return opened(out, create_file(out, bytes, program));
 	ret = open_namespace(session, out);
@@ -291,7 +293,7 @@ int place_join(struct afar_session *session, const char *text, const char *progr
 {
 	int ret;
 
-	*out = (struct place){.text = text, .fd = -1};
+	*out = (struct place){.end = {.text = text, .fd = -1}};
 	if (!place_is_region(text))
 		return opened(out, join_file(out, program));
 	ret = open_namespace(session, out);
@@ -306,14 +308,14 @@ int place_finish(struct place *place)
 {
 	int ret;
 
-	if (place->region) {
-		ret = afar_region_sync(place->region);
+	if (place->end.region) {
+		ret = afar_region_sync(place->end.region);
 		if (!ret)
-			ret = afar_region_finish(place->region);
-		return ret ? fail_region(ret, "complete", place->text) : 0;
+			ret = afar_region_finish(place->end.region);
+		return ret ? fail_region(ret, "complete", place->end.text) : 0;
 	}
-	if (rename(place->part, place->text))
-		return fail_file(-errno, "write", place->text);
+	if (rename(place->part, place->end.text))
+		return fail_file(-errno, "write", place->end.text);
 	place->part[0] = '\0';
 	return 0;
 }
@@ -322,19 +324,19 @@ void place_discard(struct place *place)
 {
 	struct afar_region_stat stat = {.size = sizeof(stat)};
 
-	if (place->region && !afar_region_stat(place->region, &stat) && stat.is_unfinished)
-		afar_region_free(place->region);
-	if (place->part[0] && has_name(place, place->fd))
+	if (place->end.region && !afar_region_stat(place->end.region, &stat) && stat.is_unfinished)
+		afar_region_free(place->end.region);
+	if (place->part[0] && has_name(place, place->end.fd))
 		unlink(place->part);
 }
 
 void place_close(struct place *place)
 {
-	if (place->region)
-		afar_region_close(place->region);
+	if (place->end.region)
+		afar_region_close(place->end.region);
 	if (place->ns)
 		afar_namespace_close(place->ns);
-	if (place->fd >= 0)
-		close(place->fd);
-	*place = (struct place){.text = place->text, .fd = -1};
+	if (place->end.fd >= 0)
+		close(place->end.fd);
+	*place = (struct place){.end = {.text = place->end.text, .fd = -1}};
 }

@@ -9,11 +9,11 @@
 
 #include <afar/afar.h>
 
+#include "tools/copy/ends.h"
+
 struct place {
-	const char *text;	   /* as it was named */
+	struct end end;		   /* with the text as it was typed; its kind is none */
 	struct afar_namespace *ns; /* NULL: a file */
-	struct afar_region *region;
-	int fd; /* -1: a region */
 	uint64_t length;
 	char part[PATH_MAX]; /* the file while it is made; empty: it is not */
 };

@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "failure.h"
+#include "tools/copy/failure.h"
 
 #define MIB  ((uint64_t)1 << 20)
 #define UNIT (2 * MIB) /* the unit of reservations */

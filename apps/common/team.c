@@ -14,7 +14,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "failure.h"
+#include "tools/copy/failure.h"
 
 #define LINE	 64U
 #define RETRY_NS 20000000 /* between two looks for the region of the job */
@@ -56,7 +56,7 @@ static int fail_meeting(const struct team *team, int error)
 {
 	char what[2 * AFAR_NAME_MAX + 100];
 
-	snprintf(what, sizeof(what), "meet in the region %s", team->meeting.text);
+	snprintf(what, sizeof(what), "meet in the region %s", team->meeting.end.text);
 	return app_fail_last(error, what);
 }
 
@@ -66,7 +66,7 @@ static int begin(struct team *team, struct afar_session *session,
 	int ret;
 
 	*team = (struct team){.options = *options, .session = session};
-	team->meeting = (struct place){.text = options->job, .fd = -1};
+	team->meeting = (struct place){.end = {.text = options->job, .fd = -1}};
 	team->beats = team_bytes(options->nr_workers, options->plan_bytes) -
 		      (uint64_t)LINE * options->nr_workers;
 	team->heard = calloc(options->nr_workers, sizeof(*team->heard));
@@ -79,7 +79,7 @@ static int begin(struct team *team, struct afar_session *session,
 static int create_region(struct team *team, uint64_t bytes)
 {
 	return afar_region_create(team->meeting.ns, team->options.job, bytes, AFAR_ALLOC_TEMPORARY,
-				  &team->meeting.region);
+				  &team->meeting.end.region);
 }
 
 int team_create(struct team *team, struct afar_session *session, const struct team_options *options,
@@ -118,7 +118,7 @@ int team_join(struct team *team, struct afar_session *session, const struct team
 	if (ret)
 		return ret;
 	for (;;) {
-		ret = afar_region_open(team->meeting.ns, options->job, &team->meeting.region);
+		ret = afar_region_open(team->meeting.ns, options->job, &team->meeting.end.region);
 		team->is_named = ret == 0;
 		if (ret != -ENOENT)
 			return ret ? fail_meeting(team, ret) : 0;
@@ -143,7 +143,7 @@ static int show_life(struct team *team)
 		return 0;
 	team->beat_ns = now;
 	team->beat++;
-	n = afar_region_pwrite(team->meeting.region, &team->beat, sizeof(team->beat),
+	n = afar_region_pwrite(team->meeting.end.region, &team->beat, sizeof(team->beat),
 			       team->beats + (uint64_t)LINE * team->options.worker);
 	return n < 0 ? fail(team, (int)n) : 0;
 }
@@ -158,7 +158,7 @@ static int look_after(struct team *team, unsigned worker)
 {
 	struct team_heard *heard = &team->heard[worker];
 	uint64_t now, beat;
-	ssize_t n = afar_region_pread(team->meeting.region, &beat, sizeof(beat),
+	ssize_t n = afar_region_pread(team->meeting.end.region, &beat, sizeof(beat),
 				      team->beats + (uint64_t)LINE * worker);
 
 	if (n < 0)
@@ -177,7 +177,7 @@ static int look_after(struct team *team, unsigned worker)
 /* The region keeps no name that somebody would have to remove. */
 static int forget_name(struct team *team)
 {
-	int ret = afar_region_free(team->meeting.region);
+	int ret = afar_region_free(team->meeting.end.region);
 
 	team->is_named = false;
 	return ret ? fail(team, ret) : 0;
@@ -197,7 +197,7 @@ static int open_barrier(struct team *team)
 
 	do {
 		ret = is_ended(team) ? -ECANCELED
-				     : afar_barrier_open(team->meeting.region, &options,
+				     : afar_barrier_open(team->meeting.end.region, &options,
 							 does_lead(team) ? LEADER_MS : MEMBER_MS,
 							 &team->barrier);
 	} while (ret == -ETIMEDOUT && clock_ns() < deadline);

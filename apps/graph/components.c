@@ -7,9 +7,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "failure.h"
 #include "job.h"
 #include "stream.h"
+#include "tools/copy/failure.h"
 
 #define READ_VERTICES ((uint64_t)1 << 20)
 

@@ -14,8 +14,8 @@
 #include <string.h>
 
 #include "explorer.h"
-#include "failure.h"
 #include "heap.h"
+#include "tools/copy/failure.h"
 
 #define MANY_PARTS 2048U /* a front of more than such a part of the vertices is put in order */
 

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "failure.h"
+#include "tools/copy/failure.h"
 
 #define READ_BYTES	   ((uint64_t)16 << 20)
 #define EDGES_POSSIBLE_MAX ((uint64_t)1 << 48)
@@ -41,7 +41,7 @@ static int read_bytes(const struct graph *graph, void *data, uint64_t bytes, uin
 {
 	for (uint64_t done = 0; done < bytes;) {
 		uint64_t length = bytes - done < READ_BYTES ? bytes - done : READ_BYTES;
-		ssize_t n = afar_region_pread(graph->place.region, (char *)data + done, length,
+		ssize_t n = afar_region_pread(graph->place.end.region, (char *)data + done, length,
 					      offset + done);
 
 		if (n <= 0)

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "failure.h"
+#include "tools/copy/failure.h"
 
 #define SLOT_BYTES    ((uint64_t)64 << 10)
 #define SLOT_VERTICES 128U
@@ -68,7 +68,7 @@ static void write_request(struct explorer *explorer, uint64_t number)
 	const struct slot *slot = slot_of(explorer, number);
 
 	explorer->requests[number % explorer->job->options.nr_in_flight] = (struct io_request){
-		.place = &graph->place,
+		.end = &graph->place.end,
 		.offset = graph_edge_at(graph, GRAPH_OUT, slot->first),
 		.iov = {explorer->buffer, data_of(explorer, number),
 			4 * words_of(explorer) * (slot->end - slot->first)},

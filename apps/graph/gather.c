@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "failure.h"
 #include "layout.h"
 #include "place.h"
 #include "room.h"
+#include "tools/copy/failure.h"
 
 #define EDGES_MIN   4096U
 #define WRITE_BYTES ((uint64_t)16 << 20)
@@ -197,10 +197,10 @@ static int write_all(const struct place *place, const char *image,
 
 		if (source->is_ended && source->is_ended(source->context))
 			return -ECANCELED;
-		n = afar_region_pwrite(place->region, image + done,
+		n = afar_region_pwrite(place->end.region, image + done,
 				       left < WRITE_BYTES ? left : WRITE_BYTES, done);
 		if (n <= 0)
-			return app_fail_last(n ? (int)n : -EIO, place->text);
+			return app_fail_last(n ? (int)n : -EIO, place->end.text);
 		done += (uint64_t)n;
 	}
 	return 0;
@@ -234,7 +234,7 @@ int graph_write(struct afar_session *session, const char *name, const struct gra
 		const struct graph_edges *edges)
 {
 	const struct graph_header header = header_of(edges);
-	struct place place = {.text = name, .fd = -1};
+	struct place place = {.end = {.text = name, .fd = -1}};
 	struct room room = {0};
 	char *image;
 	int ret;

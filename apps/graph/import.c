@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "failure.h"
 #include "gather.h"
+#include "tools/copy/failure.h"
 
 #define ASK_EVERY 65536U
 

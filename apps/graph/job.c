@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "failure.h"
+#include "tools/copy/failure.h"
 
 #define MAGIC	    UINT64_C(0x3150687061726741) /* "AgraphP1" */
 #define PIECE_BYTES ((uint64_t)1 << 20)
@@ -50,10 +50,10 @@ static int move(struct graph_job *job, bool is_write, uint64_t offset, struct af
 
 		ret = io_wait(&job->io, &requests[i]);
 		if (!ret && is_write)
-			ret = io_write(&job->io, &requests[i], &job->team.meeting, offset + done,
-				       buffer, data + done, length);
+			ret = io_write(&job->io, &requests[i], &job->team.meeting.end,
+				       offset + done, buffer, data + done, length);
 		else if (!ret)
-			ret = io_read(&job->io, &requests[i], &job->team.meeting, offset + done,
+			ret = io_read(&job->io, &requests[i], &job->team.meeting.end, offset + done,
 				      buffer, data + done, length);
 		done += length;
 		if (!ret)
@@ -80,7 +80,7 @@ int job_get(struct graph_job *job, uint64_t offset, struct afar_buffer *buffer, 
 
 int job_flush(struct graph_job *job)
 {
-	return io_flush(&job->io, &job->team.meeting);
+	return io_flush(&job->io, &job->team.meeting.end);
 }
 
 int job_collect(struct graph_job *job, struct afar_buffer *buffer)
@@ -210,7 +210,7 @@ static int begin(struct afar_session *session, const struct graph_options *optio
 		return app_fail(-ENOMEM, "graph %s: out of memory", options->graph);
 	job->options = *options;
 	job->session = session;
-	job->team.meeting = (struct place){.text = "", .fd = -1};
+	job->team.meeting = (struct place){.end = {.text = "", .fd = -1}};
 	snprintf(job->what, sizeof(job->what), "graph %.256s", options->graph);
 	ret = graph_open(session, options->graph, &job->graph);
 	if (ret)
@@ -286,10 +286,10 @@ static int meet(struct graph_job *job)
 {
 	const struct graph_plan mine = plan_of(job);
 	struct graph_plan plan = mine;
-	int ret = job_is_alone(job) ? 0 : io_connect(&job->io, &job->team.meeting);
+	int ret = job_is_alone(job) ? 0 : io_connect(&job->io, &job->team.meeting.end);
 
 	if (!ret)
-		ret = io_connect(&job->io, &job->graph->place);
+		ret = io_connect(&job->io, &job->graph->place.end);
 	if (!ret && !job_is_alone(job))
 		ret = team_meet(&job->team, &plan);
 	if (!ret && memcmp(&plan, &mine, sizeof(plan)))

@@ -4,9 +4,10 @@
 #define APPS_GRAPH_JOB_H
 
 #include "edges.h"
-#include "io.h"
+#include "place.h"
 #include "room.h"
 #include "team.h"
+#include "tools/copy/io.h"
 
 #define JOB_LINE 64U
 

@@ -9,11 +9,11 @@
 
 #include "base/clock.h"
 #include "commands.h"
-#include "failure.h"
 #include "graph.h"
 #include "team.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/interrupts.h"
+#include "tools/copy/failure.h"
 #include "workers.h"
 
 #define SCALE_MAX  31U

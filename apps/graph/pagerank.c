@@ -9,9 +9,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "failure.h"
 #include "job.h"
 #include "stream.h"
+#include "tools/copy/failure.h"
 
 #define DAMPING 0.85
 #define AHEAD	32U /* words: how far ahead of their adding values are fetched */

@@ -3,9 +3,9 @@
  * Model for Graph Mining", 2004): few vertices have many edges, and many have few. */
 #include <errno.h>
 
-#include "failure.h"
 #include "gather.h"
 #include "random.h"
+#include "tools/copy/failure.h"
 
 #define ASK_EVERY 65536U
 

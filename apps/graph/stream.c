@@ -8,7 +8,7 @@
  */
 #include "stream.h"
 
-#include "failure.h"
+#include "tools/copy/failure.h"
 
 #define PIECE_BYTES ((uint64_t)128 << 10)
 
@@ -45,7 +45,7 @@ static int ask(struct stream *stream)
 		nr = stream->piece;
 	stream->edges[number] = nr;
 	stream->at += nr;
-	return io_read(stream->io, &stream->requests[number], &stream->graph->place,
+	return io_read(stream->io, &stream->requests[number], &stream->graph->place.end,
 		       graph_edge_at(stream->graph, stream->list, at), stream->buffer,
 		       piece_data(stream, number), 4 * nr * words);
 }

@@ -4,7 +4,8 @@
 #define APPS_GRAPH_STREAM_H
 
 #include "edges.h"
-#include "io.h"
+#include "place.h"
+#include "tools/copy/io.h"
 
 #define STREAM_PIECES 16U
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "failure.h"
+#include "tools/copy/failure.h"
 #include "word.h"
 
 static int fail_memory(const struct bucket *bucket)

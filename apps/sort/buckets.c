@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "exchange.h"
-#include "failure.h"
+#include "tools/copy/failure.h"
 
 #define PIECE_BYTES ((size_t)1 << 20) /* of one read of the table */
 
@@ -43,8 +43,8 @@ static int read_table(struct buckets *buckets)
 	for (size_t at = 0; at < length && !ret; at += PIECE_BYTES) {
 		size_t part = length - at < PIECE_BYTES ? length - at : PIECE_BYTES;
 
-		ret = io_read(&job->io, &request, &job->team.meeting, job->layout.table + at, NULL,
-			      (uint8_t *)buckets->table + at, part);
+		ret = io_read(&job->io, &request, &job->team.meeting.end, job->layout.table + at,
+			      NULL, (uint8_t *)buckets->table + at, part);
 		if (!ret)
 			ret = io_wait(&job->io, &request);
 	}
@@ -189,7 +189,7 @@ int buckets_read(struct buckets *buckets, unsigned bucket, struct afar_buffer *b
 	for (unsigned i = 0; i < buckets_chunks(buckets, bucket) && !ret; i++) {
 		uint32_t length = buckets->table[order[i]].length;
 
-		ret = io_read(&job->io, &requests[i], &job->team.meeting,
+		ret = io_read(&job->io, &requests[i], &job->team.meeting.end,
 			      job->layout.chunks + (uint64_t)order[i] * job->plan.chunk_bytes,
 			      buffer, data, length);
 		data += length;

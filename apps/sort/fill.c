@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "exchange.h"
-#include "failure.h"
+#include "tools/copy/failure.h"
 
 #define SPARE 16U /* chunks in flight, beside the open ones */
 
@@ -153,7 +153,7 @@ static int send_page(struct filler *filler, unsigned bucket, struct page *page)
 		 (filler->blocks->first + filler->nr_used) * job->plan.chunk_bytes;
 	filler->blocks->chunks[filler->nr_used++] =
 		(struct chunk){bucket, job->options.worker, filled, 0};
-	return io_write(&job->io, &page->request, &job->team.meeting, offset, filler->buffer,
+	return io_write(&job->io, &page->request, &job->team.meeting.end, offset, filler->buffer,
 			page->data, filled);
 }
 
@@ -229,7 +229,7 @@ static int write_table(struct filler *filler)
 	int ret = 0;
 
 	for (struct block *block = filler->blocks; block && !ret; block = block->next)
-		ret = io_write(&job->io, &block->request, &job->team.meeting,
+		ret = io_write(&job->io, &block->request, &job->team.meeting.end,
 			       job->layout.table + block->first * sizeof(struct chunk), NULL,
 			       block->chunks, sizeof(block->chunks));
 	for (struct block *block = filler->blocks; block && !ret; block = block->next)
@@ -249,5 +249,5 @@ int filler_finish(struct filler *filler)
 		ret = await_pages(filler);
 	if (!ret)
 		ret = write_table(filler);
-	return ret ? ret : io_flush(&filler->job->io, &filler->job->team.meeting);
+	return ret ? ret : io_flush(&filler->job->io, &filler->job->team.meeting.end);
 }

@@ -3,11 +3,12 @@
 #include <errno.h>
 #include <string.h>
 
-#include "failure.h"
-#include "io.h"
+#include "place.h"
 #include "random.h"
 #include "room.h"
 #include "sort.h"
+#include "tools/copy/failure.h"
+#include "tools/copy/io.h"
 
 #define PIECES	      4U
 #define PIECE_RECORDS 10000U
@@ -116,7 +117,7 @@ static int put_piece(struct generator *generator, uint64_t first)
 		return ret;
 	for (uint64_t i = 0; i < nr; i++)
 		make_record(made, first + i, data + i * SORT_RECORD_BYTES);
-	return io_write(&generator->io, &generator->requests[slot], &generator->place,
+	return io_write(&generator->io, &generator->requests[slot], &generator->place.end,
 			first * SORT_RECORD_BYTES, generator->buffer, data, nr * SORT_RECORD_BYTES);
 }
 
@@ -135,7 +136,7 @@ static int put_all(struct generator *generator)
 	}
 	for (unsigned i = 0; i < PIECES && !ret; i++)
 		ret = io_wait(&generator->io, &generator->requests[i]);
-	return ret ? ret : io_flush(&generator->io, &generator->place);
+	return ret ? ret : io_flush(&generator->io, &generator->place.end);
 }
 
 static int generate(struct afar_session *session, const char *output, struct generator *generator)
@@ -146,7 +147,7 @@ static int generate(struct afar_session *session, const char *output, struct gen
 	if (!ret)
 		ret = io_open(&generator->io, session, made->is_ended, made->context);
 	if (!ret)
-		ret = io_connect(&generator->io, &generator->place);
+		ret = io_connect(&generator->io, &generator->place.end);
 	if (!ret && afar_buffer_alloc(session, PIECES * PIECE_BYTES, &generator->buffer))
 		ret = app_fail(-ENOMEM, "generate %s: out of memory", output);
 	if (!ret)
@@ -156,7 +157,7 @@ static int generate(struct afar_session *session, const char *output, struct gen
 
 int sort_generate(struct afar_session *session, const char *output, const struct sort_made *made)
 {
-	struct generator generator = {.made = made, .place = {.text = output, .fd = -1}};
+	struct generator generator = {.made = made, .place = {.end = {.text = output, .fd = -1}}};
 	int ret;
 
 	if (!made->nr_records || made->nr_records > INT64_MAX / SORT_RECORD_BYTES)

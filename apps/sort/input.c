@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "failure.h"
 #include "sort.h"
+#include "tools/copy/failure.h"
 
 #define PIECES	    16U
 #define PIECE_BYTES ((size_t)250000) /* whole records, so that none is cut */
@@ -53,7 +53,7 @@ static int open_pieces(struct afar_session *session, struct reader *reader)
 
 	for (unsigned i = 0; i < PIECES && !ret; i++)
 		ret = afar_buffer_alloc(session, PIECE_BYTES, &reader->pieces[i].buffer);
-	return ret ? app_fail_last(ret, reader->input->place->text) : 0;
+	return ret ? app_fail_last(ret, reader->input->place->end.text) : 0;
 }
 
 static void close_pieces(struct reader *reader)
@@ -78,7 +78,7 @@ static int start_piece(struct reader *reader, uint64_t end)
 	piece->length = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
 	reader->next += piece->length;
 	reader->nr_started++;
-	ret = io_read(reader->input->io, &piece->request, reader->input->place, start,
+	ret = io_read(reader->input->io, &piece->request, &reader->input->place->end, start,
 		      piece->buffer, afar_buffer_data(piece->buffer), piece->length);
 	/* Not on `local`, where it is read already: it is in the cache now, and would not be when its turn comes. */
 	if (reader->nr_started == 1 && piece->request.is_busy)
@@ -139,7 +139,7 @@ static int keep_cut(struct reader *reader, const uint8_t *data, size_t length)
 		if (!longer)
 			return app_fail(-ENOMEM,
 					"sort %s: out of memory for an item of more than %zu bytes",
-					reader->input->place->text, needed);
+					reader->input->place->end.text, needed);
 		reader->cut = longer;
 		reader->cut_room = 2 * needed;
 	}

@@ -3,7 +3,8 @@
 #ifndef APPS_SORT_INPUT_H
 #define APPS_SORT_INPUT_H
 
-#include "io.h"
+#include "place.h"
+#include "tools/copy/io.h"
 
 /* Takes one item, which is at `position` in the place; a line comes without its end. Returns 0, or a negative code that
  * ends the reading. The memory is the reader's. */

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "failure.h"
 #include "plan.h"
+#include "tools/copy/failure.h"
 
 #define PROGRAM "afar-sort" /* in the name of a file that is not complete */
 
@@ -54,9 +54,9 @@ static int lacks_newline(const struct place *input, struct io *io, bool *out)
 	*out = false;
 	if (!input->length)
 		return 0;
-	ret = io_connect(io, input);
+	ret = io_connect(io, &input->end);
 	if (!ret)
-		ret = io_read(io, &request, input, input->length - 1, NULL, &last, 1);
+		ret = io_read(io, &request, &input->end, input->length - 1, NULL, &last, 1);
 	if (!ret)
 		ret = io_wait(io, &request);
 	if (!ret)
@@ -226,7 +226,8 @@ static int begin(struct afar_session *session, const struct sort_options *option
 		return app_fail(-ENOMEM, "sort %s: out of memory", options->input);
 	job->options = *options;
 	job->session = session;
-	job->input = job->output = job->team.meeting = (struct place){.text = "", .fd = -1};
+	job->input = job->output = job->team.meeting =
+		(struct place){.end = {.text = "", .fd = -1}};
 	snprintf(job->what, sizeof(job->what), "sort %.256s", options->input);
 	ret = choose_namespace(options, job->ns);
 	return ret ? ret : place_open(session, options->input, &job->input);
@@ -311,7 +312,7 @@ int job_beat(struct sort_job *job, double part)
 
 int job_take(struct sort_job *job, enum job_counter counter, uint64_t nr, uint64_t *first)
 {
-	int ret = afar_region_fetch_add(job->team.meeting.region,
+	int ret = afar_region_fetch_add(job->team.meeting.end.region,
 					job->layout.counters + 8U * counter, nr, first);
 
 	return ret ? app_fail_last(ret, job->what) : 0;

@@ -6,11 +6,11 @@
 #ifndef APPS_SORT_JOB_H
 #define APPS_SORT_JOB_H
 
-#include "io.h"
 #include "place.h"
 #include "room.h"
 #include "sort.h"
 #include "team.h"
+#include "tools/copy/io.h"
 
 #define JOB_BLOCK 16U /* chunks that a worker takes at a time */
 

@@ -12,10 +12,10 @@
 
 #include "base/clock.h"
 #include "commands.h"
-#include "failure.h"
 #include "sort.h"
 #include "tools/cli/cli.h"
 #include "tools/cli/interrupts.h"
+#include "tools/copy/failure.h"
 #include "workers.h"
 
 #define SHOW_NS	    100000000U

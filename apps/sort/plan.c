@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "failure.h"
 #include "splitters.h"
+#include "tools/copy/failure.h"
 
 #define MAGIC		   UINT64_C(0x31746c50726f5361)
 #define LINE		   64U

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "failure.h"
 #include "plan.h"
 #include "random.h"
+#include "tools/copy/failure.h"
 
 #define LINE	64U
 #define WINDOW	4096U /* bytes: in which the next line is looked for */
@@ -55,8 +55,8 @@ static int start_window(struct sampling *sampling, uint64_t i)
 
 	window->offset = choose_offset(sampling, i);
 	left = sampling->job->input.length - window->offset;
-	return io_read(&sampling->job->io, &window->request, &sampling->job->input, window->offset,
-		       sampling->buffer, window->data,
+	return io_read(&sampling->job->io, &window->request, &sampling->job->input.end,
+		       window->offset, sampling->buffer, window->data,
 		       left < sampling->window_bytes ? left : sampling->window_bytes);
 }
 
@@ -119,17 +119,17 @@ static int write_samples(struct sampling *sampling)
 	struct sort_job *job = sampling->job;
 	uint64_t at = place_of(job, job->options.worker), nr = sampling->nr;
 	struct io_request count, samples = {0};
-	int ret = io_write(&job->io, &count, &job->team.meeting, at, NULL, &nr, sizeof(nr));
+	int ret = io_write(&job->io, &count, &job->team.meeting.end, at, NULL, &nr, sizeof(nr));
 
 	if (!ret && nr)
-		ret = io_write(&job->io, &samples, &job->team.meeting, at + LINE, NULL,
+		ret = io_write(&job->io, &samples, &job->team.meeting.end, at + LINE, NULL,
 			       sampling->samples, nr * sizeof(*sampling->samples));
 	if (!ret)
 		ret = io_wait(&job->io, &count);
 	if (!ret)
 		ret = io_wait(&job->io, &samples);
 	if (!ret)
-		ret = io_flush(&job->io, &job->team.meeting);
+		ret = io_flush(&job->io, &job->team.meeting.end);
 	if (ret)
 		io_drain(&job->io);
 	return ret;
@@ -176,7 +176,7 @@ static int read_samples(struct sort_job *job, unsigned worker, struct sample *ou
 {
 	uint64_t at = place_of(job, worker);
 	struct io_request request;
-	int ret = io_read(&job->io, &request, &job->team.meeting, at, NULL, nr, sizeof(*nr));
+	int ret = io_read(&job->io, &request, &job->team.meeting.end, at, NULL, nr, sizeof(*nr));
 
 	if (!ret)
 		ret = io_wait(&job->io, &request);
@@ -184,7 +184,7 @@ static int read_samples(struct sort_job *job, unsigned worker, struct sample *ou
 		ret = app_fail(-EBADMSG, "sort %s: worker %u has published a sample that cannot be",
 			       job->options.input, worker);
 	if (!ret && *nr) {
-		ret = io_read(&job->io, &request, &job->team.meeting, at + LINE, NULL, out,
+		ret = io_read(&job->io, &request, &job->team.meeting.end, at + LINE, NULL, out,
 			      *nr * sizeof(*out));
 		if (!ret)
 			ret = io_wait(&job->io, &request);

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "failure.h"
 #include "input.h"
 #include "random.h"
 #include "sort.h"
+#include "tools/copy/failure.h"
 #include "word.h"
 
 struct verifier {
@@ -112,7 +112,7 @@ static int read_items(struct afar_session *session, const struct sort_options *o
 	int ret = io_open(&io, session, options->is_ended, options->context);
 
 	if (!ret)
-		ret = io_connect(&io, place);
+		ret = io_connect(&io, &place->end);
 	if (!ret)
 		ret = input_read(session, &input);
 	io_close(&io);

@@ -14,9 +14,9 @@
 #include "base/clock.h"
 #include "bucket.h"
 #include "exchange.h"
-#include "failure.h"
 #include "input.h"
 #include "sampling.h"
+#include "tools/copy/failure.h"
 
 /* Where the time went, of which --verbose tells. */
 struct times {
@@ -59,13 +59,13 @@ static int clear_counters(struct sort_job *job)
 {
 	uint64_t zeros[JOB_COUNTERS] = {0};
 	struct io_request request;
-	int ret = io_write(&job->io, &request, &job->team.meeting, job->layout.counters, NULL,
+	int ret = io_write(&job->io, &request, &job->team.meeting.end, job->layout.counters, NULL,
 			   zeros, sizeof(zeros));
 
 	if (!ret)
 		ret = io_wait(&job->io, &request);
 	if (!ret)
-		ret = io_flush(&job->io, &job->team.meeting);
+		ret = io_flush(&job->io, &job->team.meeting.end);
 	io_drain(&job->io);
 	return ret;
 }
@@ -77,11 +77,11 @@ static int meet(struct worker *worker)
 	int ret;
 
 	/* All connections are made while the regions have their names: afterwards nothing is set up any more. */
-	ret = io_connect(&job->io, &job->input);
+	ret = io_connect(&job->io, &job->input.end);
 	if (!ret)
-		ret = io_connect(&job->io, &job->output);
+		ret = io_connect(&job->io, &job->output.end);
 	if (!ret)
-		ret = io_connect(&job->io, &job->team.meeting);
+		ret = io_connect(&job->io, &job->team.meeting.end);
 	if (!ret && job->options.worker == 0)
 		ret = clear_counters(job);
 	if (!ret)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "bucket.h"
-#include "failure.h"
+#include "tools/copy/failure.h"
 
 #define PIECES	    8U
 #define PIECE_BYTES ((size_t)256 << 10) /* stays in the cache until it is written */
@@ -58,7 +58,7 @@ static int turn_piece(struct writer *writer)
 
 	if (!writer->filled)
 		return 0;
-	ret = io_write(io, &writer->requests[writer->nr_pieces % PIECES], &writer->job->output,
+	ret = io_write(io, &writer->requests[writer->nr_pieces % PIECES], &writer->job->output.end,
 		       writer->offset, writer->buffer, piece_data(writer), writer->filled);
 	writer->offset += writer->filled;
 	writer->filled = 0;
@@ -124,5 +124,5 @@ int writer_finish(struct writer *writer)
 
 	for (unsigned i = 0; i < PIECES && !ret; i++)
 		ret = io_wait(&writer->job->io, &writer->requests[i]);
-	return ret ? ret : io_flush(&writer->job->io, &writer->job->output);
+	return ret ? ret : io_flush(&writer->job->io, &writer->job->output.end);
 }

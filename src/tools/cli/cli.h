@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The command line of `afar` and of the programs that it runs: tables of commands, flags, the session, failing with one
- * line, and showing sizes and names. It uses only the public API.
+ * The command line of `afar` and of the programs that it runs. It has tables of commands, flags, the session, failing with
+ * one line, and showing sizes and names. It uses only the public API.
  *
  * A command returns 0, CLI_FAILED after one line on standard error, CLI_USAGE if it was not
  * understood, or CLI_INTERRUPTED. It returns CLI_NO_READER, without a line, if nobody reads its

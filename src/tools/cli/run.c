@@ -155,7 +155,7 @@ static int end_output(void)
 		return errno;
 	if (!ferror(stdout))
 		return 0;
-	/* That write's errno is lost, but a pipe without a reader still shows. */
+	/* The errno of that write is lost, but a pipe without a reader still shows. */
 	return poll(&reader, 1, 0) == 1 && reader.revents & POLLERR ? EPIPE : EIO;
 }
 

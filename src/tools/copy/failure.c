@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Keeps the line about the last failure; see failure.h. Called by every room of the program. */
+/* Keeps the line about the last failure; see failure.h. Called by io.c, and by every room of an application. */
 #include "failure.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 #include <afar/afar.h>
 
-static char line[1024];
+static char line[PATH_MAX + 1024];
 
 int app_fail(int error, const char *format, ...)
 {

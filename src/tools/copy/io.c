@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "failure.h"
 
@@ -24,12 +23,11 @@ int io_open(struct io *io, struct afar_session *session, bool (*is_ended)(void *
 	return ret ? app_fail_last(ret, "open a queue") : 0;
 }
 
-int io_connect(struct io *io, const struct place *place)
+int io_connect(struct io *io, const struct end *end)
 {
-	int ret = place->region ? afar_queue_connect(io->queue, afar_region_target(place->region))
-				: 0;
+	int ret = end->region ? afar_queue_connect(io->queue, afar_region_target(end->region)) : 0;
 
-	return ret ? app_fail_last(ret, place->text) : 0;
+	return ret ? app_fail_last(ret, end->text) : 0;
 }
 
 /* Takes completions, and waits up to `timeout_ms` for `min` of them. */
@@ -79,35 +77,27 @@ void io_close(struct io *io)
 
 static int64_t move_file(const struct io_request *request)
 {
-	size_t done = 0;
+	const struct end *end = request->end;
+	const struct afar_iov *iov = &request->iov;
 	ssize_t n;
 
-	while (done < request->iov.length) {
-		char *at = (char *)request->iov.addr + done;
-		size_t left = request->iov.length - done;
-		off_t offset = (off_t)(request->offset + done);
-
-		n = request->opcode == AFAR_OP_READ ? pread(request->place->fd, at, left, offset)
-						    : pwrite(request->place->fd, at, left, offset);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -EIO; /* shorter than it was */
-		done += (size_t)n;
-	}
-	return (int64_t)done;
+	if (request->opcode == AFAR_OP_WRITE)
+		return end_local.write(end, iov->addr, iov->length, request->offset);
+	n = end_local.read(end, iov->addr, iov->length, request->offset);
+	return n >= 0 && (size_t)n < iov->length ? -EIO : n; /* shorter than it was */
 }
 
 /* ---- Regions */
 
-static struct afar_op op_of(struct io_request *request)
+static struct afar_op op_of(const struct io *io, struct io_request *request)
 {
 	const bool has_data = request->opcode != AFAR_OP_FLUSH;
 
 	return (struct afar_op){
 		.opcode = request->opcode,
+		.flags = has_data ? io->flags : 0,
 		.nr_iov = has_data ? 1 : 0,
-		.target = afar_region_target(request->place->region),
+		.target = afar_region_target(request->end->region),
 		.offset = request->offset,
 		.iov = has_data ? &request->iov : NULL,
 		.user_data = (uintptr_t)request,
@@ -122,14 +112,14 @@ static int submit_some(struct io *io, struct io_request *requests, unsigned nr)
 
 	nr = nr < BATCH_MAX ? nr : BATCH_MAX;
 	for (unsigned i = 0; i < nr; i++)
-		ops[i] = op_of(&requests[i]);
+		ops[i] = op_of(io, &requests[i]);
 	while ((taken = afar_queue_submit(io->queue, ops, nr)) == 0) {
 		ret = await_some(io); /* the queue is full */
 		if (ret)
 			return ret;
 	}
 	if (taken < 0)
-		return app_fail_last(taken, requests->place->text);
+		return app_fail_last(taken, requests->end->text);
 	for (int i = 0; i < taken; i++)
 		requests[i].is_busy = true;
 	io->nr_busy += (unsigned)taken;
@@ -164,26 +154,26 @@ int io_read_all(struct io *io, struct io_request *requests, unsigned nr)
 static int start(struct io *io, struct io_request *request)
 {
 	request->nr_repeats = 0;
-	if (request->place->region)
+	if (request->end->region)
 		return submit(io, request);
 	request->result = move_file(request);
 	return 0;
 }
 
-int io_read(struct io *io, struct io_request *request, const struct place *place, uint64_t offset,
+int io_read(struct io *io, struct io_request *request, const struct end *end, uint64_t offset,
 	    struct afar_buffer *buffer, void *data, size_t length)
 {
-	*request = (struct io_request){.place = place,
+	*request = (struct io_request){.end = end,
 				       .opcode = AFAR_OP_READ,
 				       .offset = offset,
 				       .iov = {buffer, data, length}};
 	return start(io, request);
 }
 
-int io_write(struct io *io, struct io_request *request, const struct place *place, uint64_t offset,
+int io_write(struct io *io, struct io_request *request, const struct end *end, uint64_t offset,
 	     struct afar_buffer *buffer, void *data, size_t length)
 {
-	*request = (struct io_request){.place = place,
+	*request = (struct io_request){.end = end,
 				       .opcode = AFAR_OP_WRITE,
 				       .offset = offset,
 				       .iov = {buffer, data, length}};
@@ -195,18 +185,18 @@ static int fail(struct io *io, const struct io_request *request)
 	const struct afar_completion done = {.user_data = (uintptr_t)request,
 					     .result = request->result};
 
-	if (!request->place->region)
+	if (!request->end->region)
 		return app_fail((int)request->result, "%s %s: %s",
 				request->opcode == AFAR_OP_READ ? "read" : "write",
-				request->place->text, afar_strerror((int)request->result));
-	return app_fail_last(afar_queue_explain(io->queue, &done), request->place->text);
+				request->end->text, afar_strerror((int)request->result));
+	return app_fail_last(afar_queue_explain(io->queue, &done), request->end->text);
 }
 
 /* A server closes connections when memory that they could reach becomes another's. These operations may be repeated,
  * because nobody else writes where they write. */
 static bool is_worth_repeating(const struct io_request *request)
 {
-	return request->place->region && request->nr_repeats < REPEATS_MAX &&
+	return request->end->region && request->nr_repeats < REPEATS_MAX &&
 	       (request->result == -AFAR_ESERVER || request->result == -ENOTCONN ||
 		request->result == -ECANCELED);
 }
@@ -226,7 +216,7 @@ int io_wait(struct io *io, struct io_request *request)
 		if (!is_worth_repeating(request))
 			return fail(io, request);
 		request->nr_repeats++;
-		ret = io_connect(io, request->place);
+		ret = io_connect(io, request->end);
 		if (!ret)
 			ret = submit(io, request);
 		if (ret)
@@ -234,12 +224,12 @@ int io_wait(struct io *io, struct io_request *request)
 	}
 }
 
-int io_flush(struct io *io, const struct place *place)
+int io_flush(struct io *io, const struct end *end)
 {
-	struct io_request request = {.place = place, .opcode = AFAR_OP_FLUSH};
+	struct io_request request = {.end = end, .opcode = AFAR_OP_FLUSH};
 	int ret;
 
-	if (!place->region)
+	if (!end->region)
 		return 0;
 	ret = submit(io, &request);
 	if (!ret)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The line about what has failed, for whoever started the program to show. There is one in a process, because a worker
  * is a process of one thread. */
-#ifndef APPS_COMMON_FAILURE_H
-#define APPS_COMMON_FAILURE_H
+#ifndef TOOLS_COPY_FAILURE_H
+#define TOOLS_COPY_FAILURE_H
 
 /* Keeps a line about a failure: what was asked, what is wrong, what to do. Returns `error`, a negative code. */
 __attribute__((format(printf, 2, 3))) int app_fail(int error, const char *format, ...);
