@@ -76,7 +76,7 @@ static int find_program(char *out, size_t size)
 		slash = strrchr(self, '/');
 		if (slash)
 			*slash = '\0';
-		if (snprintf(out, size, "%s/afard", self) >= (int)size)
+		if (snprintf(out, size, "%s/../src/tools/afard", self) >= (int)size)
 			return bench_fail(-ENAMETOOLONG, "%s: too long a path", self);
 	}
 	if (access(out, X_OK))

@@ -35,7 +35,7 @@ void program_find(const char *name, char out[PATH_MAX])
 	if (strcmp(name, PROGRAM_AFAR) != 0 || !slash)
 		snprintf(out, PATH_MAX, "%s", name);
 	else
-		snprintf(slash + 1, PATH_MAX - (size_t)(slash + 1 - out), "%s", name);
+		snprintf(slash + 1, PATH_MAX - (size_t)(slash + 1 - out), "../src/tools/%s", name);
 }
 
 /* It reads nothing: mpiexec would, and stop, because its group is not the terminal's. */

@@ -48,7 +48,7 @@ int peer_find_built(const char *name, char out[PATH_MAX])
 		return -ENOENT;
 	self[length] = '\0';
 	*strrchr(self, '/') = '\0';
-	if (snprintf(out, PATH_MAX, "%s/../../bench/%s", self, name) >= PATH_MAX)
+	if (snprintf(out, PATH_MAX, "%s/%s", self, name) >= PATH_MAX)
 		return -ENOENT;
 	return access(out, X_OK) ? -ENOENT : 0;
 }

@@ -117,6 +117,26 @@ same in out
 cat small in small | cmp - joined || fail "cat of several"
 "$AFAR" put - /home/stream <in
 "$AFAR" get /home/stream - | cmp - in || fail "standard input and output"
+mkfifo feed
+"$AFAR" put - /home/broken <feed &
+broken=$!
+running="$running $broken"
+exec 9>feed
+cat in >&9 # most of which has been read then
+kill -TERM $broken
+wait $broken && fail "standard input: a put that was interrupted has succeeded"
+[ $? -eq 130 ] || fail "standard input: interrupted"
+exec 9>&-
+"$AFAR" cat /home/a.large >feed &
+broken=$!
+running="$running $broken"
+exec 9<feed
+head -c 1 <&9 >/dev/null
+kill -TERM $broken
+wait $broken && fail "standard output: a cat that was interrupted has succeeded"
+[ $? -eq 130 ] || fail "standard output: interrupted"
+exec 9<&-
+rm feed
 "$AFAR" put small in /home
 mkdir several
 "$AFAR" get /home/small /home/in several

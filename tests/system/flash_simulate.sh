@@ -1,19 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# `afar flash simulate`: a table and JSON that say the same, traces from files, and what it refuses in one line.
+# `afar bench simulate`: a table and JSON that say the same, traces from files, and what it refuses in one line.
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 
-if "$AFAR" flash simulate more 2>&1 | grep 'without benchmarks'; then
-	exit 77
-fi
 simulate() {
-	"$AFAR" flash simulate --capacity 64M --segment 128K "$@"
+	"$AFAR" bench simulate --capacity 64M --segment 128K "$@"
 }
 
 simulate >table
 simulate --json >rows
-python3 - table rows <<'END' || fail 'table and JSON differ, or are not as afar-json(5) says'
+python3 - table rows <<'END' || fail 'table and JSON differ, or are not as docs/flash.md says'
 import json, sys
 
 lines = open(sys.argv[1]).read().split("\n\n")[1].splitlines()[1:]
@@ -35,18 +32,18 @@ END
 seq 100 5099 >numbers
 { echo 'fio version 2 iolog'; seq 100 5099 | awk '{ print "f write " $1 * 4096 " 4096" }'; } >log
 for trace in numbers log; do
-	"$AFAR" flash simulate --trace $trace --segment 32K --json >$trace.json
+	"$AFAR" bench simulate --trace $trace --segment 32K --json >$trace.json
 done
 sed s/numbers/log/ numbers.json | cmp - log.json || fail 'the same trace in two forms is not the same'
 
-refused 2 'no trace by name; there are uniform' "$AFAR" flash simulate --trace frobnicate
-refused 1 'No such file' "$AFAR" flash simulate --trace ./frobnicate
+refused 2 'no trace by name; there are uniform' "$AFAR" bench simulate --trace frobnicate
+refused 1 'No such file' "$AFAR" bench simulate --trace ./frobnicate
 echo frobnicate >bad
-refused 1 'line 1 is neither' "$AFAR" flash simulate --trace bad
-refused 2 'number from 1 to 99' "$AFAR" flash simulate --full 100
-refused 2 'number from 1 to 32' "$AFAR" flash simulate --streams 0
-refused 2 'multiple of 4096' "$AFAR" flash simulate --segment 5000
-refused 2 'not a size' "$AFAR" flash simulate --capacity much
-refused 1 'need more spare' "$AFAR" flash simulate --capacity 1M
-refused 2 'unexpected argument' "$AFAR" flash simulate more
-refused 2 'the commands are: .*simulate' "$AFAR" flash frobnicate
+refused 1 'line 1 is neither' "$AFAR" bench simulate --trace bad
+refused 2 'number from 1 to 99' "$AFAR" bench simulate --full 100
+refused 2 'number from 1 to 32' "$AFAR" bench simulate --streams 0
+refused 2 'multiple of 4096' "$AFAR" bench simulate --segment 5000
+refused 2 'not a size' "$AFAR" bench simulate --capacity much
+refused 1 'need more spare' "$AFAR" bench simulate --capacity 1M
+refused 2 'unexpected argument' "$AFAR" bench simulate more
+refused 2 'only its own flags' "$AFAR" --timeout 1 bench simulate

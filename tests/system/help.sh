@@ -35,7 +35,7 @@ def text(words, columns=None):
         return subprocess.run([afar, *words], stdout=subprocess.PIPE, check=True, text=True).stdout
     return show([afar, *words], columns)
 
-for words in (["help"], ["help", "region"], ["help", "flash", "simulate"], ["help", "top"], ["region", "put", "--help"], ["help", "up"]):
+for words in (["help"], ["help", "region"], ["help", "flash", "check"], ["help", "top"], ["region", "put", "--help"], ["help", "up"]):
     plain = text(words)
     for columns in (None, 44, 60, 100, 200):
         wrapped = text(words, columns)

@@ -83,7 +83,7 @@ graph sssp NAME:a --from 0
 END
 # They name nothing of the kind (or only oneself does), or list, which is looked at below.
 others='up status top ns ls volume ls fs ls umount key add key ls key set key revoke manager accept-older manager check server rm store ls store add store rm
-	store forget store free-orphans bench flash create flash info flash check flash repair flash simulate help'
+	store forget store free-orphans bench flash create flash info flash check flash repair help'
 
 # Each command that there is is in one of the two.
 "$AFAR" help | sed -n 's/^  \([a-z][a-z-]*\( [a-z][a-z-]*\)\{0,1\}\) .*/\1/p' | sort -u >known

@@ -30,8 +30,8 @@ static bool find_plugin(char out[PATH_MAX])
 	self[length > 0 ? length : 0] = '\0';
 	slash = strrchr(self, '/');
 	return slash &&
-	       snprintf(out, PATH_MAX, "%.*s/../frontends/nbd/" PLUGIN, (int)(slash - self), self) <
-		       PATH_MAX &&
+	       snprintf(out, PATH_MAX, "%.*s/../src/frontends/nbd/" PLUGIN, (int)(slash - self),
+			self) < PATH_MAX &&
 	       access(out, R_OK) == 0;
 }
 

@@ -202,7 +202,7 @@ void local_endpoint_greet(struct local_endpoint *endpoint)
 	int ret;
 
 	if (endpoint->has_greeted) {
-		local_talk_listen(endpoint);
+		local_hear(endpoint);
 		return;
 	}
 	ret = send_hello(endpoint);
@@ -335,7 +335,7 @@ bool local_endpoint_catch_up(struct local_endpoint *endpoint)
 	/* The messages were there before the count: a peer of which they do not come has just ended, or
 	 * counts wrong. */
 	for (unsigned i = 0; i < LISTENS_MAX && !is_current(endpoint); i++) {
-		local_talk_listen(endpoint);
+		local_hear(endpoint);
 		if (endpoint->state != LOCAL_IS_CONNECTED)
 			return false;
 	}

@@ -9,9 +9,11 @@
  *   memory.c    domains, the memory registered in them, and the peers that it was lent to (memory.h)
  *   mapping.c   memory that a peer has lent: find it, copy, attach it at a caller's address
  *   endpoint.c  connect, accept, close, post
- *   talk.c      messages over the socket
+ *   talk.c      messages over the socket, said
+ *   hear.c      and heard
  *   ring.c      messages over the link
  *   queue.c     polling, events, sleeping
+ *   watch.c     what a queue watches of an endpoint
  *   listener.c  strangers and their requests
  *
  * A one-sided transfer is a copy. The first transfer that names a key asks the peer for the memory
@@ -48,7 +50,9 @@
 #define LOCAL_DEPTH_MAX	   128U /* of an endpoint, whatever its queue asks for; a power of two */
 #define LOCAL_ASKED_MAX	   16U	/* keys that an endpoint asks for at once */
 #define LOCAL_KNOWN	   8U	/* mappings that an endpoint finds without a search */
-#define LOCAL_DONE_MAX	   256U /* at least LOCAL_DEPTH_MAX + FABRIC_RECEIVE_MAX */
+#define LOCAL_PATIENCE \
+	4096U /* polls that find nothing in an endpoint's rings before it is left to epoll */
+#define LOCAL_DONE_MAX 256U /* at least LOCAL_DEPTH_MAX + FABRIC_RECEIVE_MAX */
 _Static_assert(LOCAL_DONE_MAX >= LOCAL_DEPTH_MAX + FABRIC_RECEIVE_MAX, "all can end at once");
 
 struct local_fabric {
@@ -312,9 +316,11 @@ void local_endpoint_break(struct local_endpoint *endpoint);
 void local_endpoint_finish(struct local_endpoint *endpoint, uint64_t context, int status,
 			   bool is_receive);
 
-/* talk.c */
+/* hear.c */
 /* Takes the messages that are in the socket; one of them may end the connection. */
-void local_talk_listen(struct local_endpoint *endpoint);
+void local_hear(struct local_endpoint *endpoint);
+
+/* talk.c */
 /* Sends a message, with a descriptor unless `fd` is negative. False: there is no room, or no peer.
  * Any thread may call it. */
 bool local_talk_say(int socket_fd, const struct local_message *message, int fd);
@@ -345,6 +351,8 @@ int local_queue_fd(struct fabric_queue *queue);
 int local_queue_arm(struct fabric_queue *queue);
 int local_queue_poll(struct fabric_queue *queue, struct fabric_completion *out, unsigned max);
 int local_queue_event(struct fabric_queue *queue, struct fabric_event *out);
+
+/* watch.c */
 /* Adds a new endpoint, whose socket is open, to epoll; forget_socket takes its socket out again. */
 int local_queue_add(struct local_queue *queue, struct local_endpoint *endpoint);
 void local_queue_forget_socket(struct local_queue *queue, struct local_endpoint *endpoint);

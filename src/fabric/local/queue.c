@@ -12,31 +12,10 @@
 #include "base/error.h"
 #include "fabric/local/local.h"
 
-#define PATIENCE \
-	4096 /* polls that find nothing in an endpoint's rings before it is left to epoll */
 #define LOOK_POLLS   128 /* polls between looks at epoll when there is something else             */
 #define READY_EVENTS 32
 
-/* ---- Warm and cold */
-
-void local_queue_warm(struct local_queue *queue, struct local_endpoint *endpoint)
-{
-	if (endpoint->state != LOCAL_IS_CONNECTED)
-		return;
-	if (endpoint->patience == 0) {
-		atomic_store_explicit(&endpoint->mine->is_asleep, 0, memory_order_relaxed);
-		cds_list_add_tail(&endpoint->warm, &queue->warm);
-	}
-	endpoint->patience = PATIENCE;
-}
-
-void local_queue_cool(struct local_endpoint *endpoint)
-{
-	if (endpoint->patience == 0)
-		return;
-	endpoint->patience = 0;
-	cds_list_del(&endpoint->warm);
-}
+/* ---- Polling */
 
 static void look(struct local_queue *queue)
 {
@@ -50,53 +29,15 @@ static void look(struct local_queue *queue)
 		if (endpoint->state == LOCAL_IS_CONNECTING)
 			local_endpoint_greet(endpoint);
 		else
-			local_talk_listen(endpoint);
+			local_hear(endpoint);
 	}
 }
-
-/* ---- Endpoints */
-
-int local_queue_add(struct local_queue *queue, struct local_endpoint *endpoint)
-{
-	struct epoll_event event = {.events = EPOLLIN, .data.ptr = endpoint};
-
-	if (epoll_ctl(queue->epoll_fd, EPOLL_CTL_ADD, endpoint->fd, &event) != 0)
-		return -errno;
-	cds_list_add_tail(&endpoint->connecting, &queue->connecting);
-	return 0;
-}
-
-void local_queue_forget_socket(struct local_queue *queue, struct local_endpoint *endpoint)
-{
-	/* Closing it would not be enough: a forked child may have it open too. */
-	epoll_ctl(queue->epoll_fd, EPOLL_CTL_DEL, endpoint->fd, NULL);
-	local_queue_cool(endpoint);
-}
-
-void local_queue_remove(struct local_queue *queue, struct local_endpoint *endpoint)
-{
-	(void)queue;
-	local_queue_cool(endpoint);
-	cds_list_del(&endpoint->connecting);
-	cds_list_del(&endpoint->eventful);
-	cds_list_del(&endpoint->finished);
-}
-
-void local_queue_tell(struct local_queue *queue, struct local_endpoint *endpoint)
-{
-	cds_list_del(&endpoint->connecting);
-	CDS_INIT_LIST_HEAD(&endpoint->connecting);
-	cds_list_del(&endpoint->eventful);
-	cds_list_add_tail(&endpoint->eventful, &queue->eventful);
-}
-
-/* ---- Polling */
 
 static void poll_endpoint(struct local_endpoint *endpoint)
 {
 	if (local_ring_progress(endpoint)) {
 		if (endpoint->patience > 0) /* it has not ended with that */
-			endpoint->patience = PATIENCE;
+			endpoint->patience = LOCAL_PATIENCE;
 		return;
 	}
 	if (endpoint->patience > 1)

@@ -235,21 +235,6 @@ static int open_verbs(const char *transport, const char *address, struct fabric 
 	return open_transport(&ofi_verbs_ops, address, out);
 }
 
-int ofi_eq_open(struct ofi_fabric *fabric, struct fid_eq **eq, int *fd)
-{
-	struct fi_eq_attr attributes = {.wait_obj = FI_WAIT_FD};
-	int ret = fi_eq_open(fabric->fabric, &attributes, eq, NULL);
-
-	if (ret != 0)
-		return ofi_errno(ret);
-	ret = fi_control(&(*eq)->fid, FI_GETWAIT, fd);
-	if (ret != 0) {
-		fi_close(&(*eq)->fid);
-		return ofi_errno(ret);
-	}
-	return 0;
-}
-
 const struct fabric_ops ofi_verbs_ops = {
 	.transport = "verbs",
 	.open = open_verbs,

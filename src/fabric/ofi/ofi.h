@@ -136,8 +136,6 @@ static inline uint32_t ofi_address_format(const struct fabric_address *address)
 
 /* ofi.c */
 extern const struct fabric_ops ofi_verbs_ops;
-/* Opens an EQ, and gets the descriptor to sleep on it. */
-int ofi_eq_open(struct ofi_fabric *fabric, struct fid_eq **eq, int *fd);
 
 /* domain.c */
 int ofi_domain_open(struct fabric *fabric, struct fabric_domain **out);
@@ -147,6 +145,8 @@ int ofi_memory_register(struct fabric_domain *domain, void *addr, size_t length,
 bool ofi_memory_deregister(struct fabric_memory *memory);
 
 /* queue.c */
+/* Opens an EQ, and gets the descriptor to sleep on it. */
+int ofi_eq_open(struct ofi_fabric *fabric, struct fid_eq **eq, int *fd);
 int ofi_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **out);
 void ofi_queue_close(struct fabric_queue *queue);
 int ofi_queue_fd(struct fabric_queue *queue);

@@ -423,6 +423,21 @@ void ofi_queue_give_place(struct ofi_queue *queue, struct ofi_cq *cq)
 
 /* ---- Opening and closing */
 
+int ofi_eq_open(struct ofi_fabric *fabric, struct fid_eq **eq, int *fd)
+{
+	struct fi_eq_attr attributes = {.wait_obj = FI_WAIT_FD};
+	int ret = fi_eq_open(fabric->fabric, &attributes, eq, NULL);
+
+	if (ret != 0)
+		return ofi_errno(ret);
+	ret = fi_control(&(*eq)->fid, FI_GETWAIT, fd);
+	if (ret != 0) {
+		fi_close(&(*eq)->fid);
+		return ofi_errno(ret);
+	}
+	return 0;
+}
+
 int ofi_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **out)
 {
 	struct ofi_queue *queue = calloc(1, sizeof(*queue));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Declarations that the commands of `afar` share: tables of commands, flags, the session, failing
- * with one line, and showing sizes and names. The commands use only the public API.
+ * The command line of `afar` and of the programs that it runs. It has tables of commands, flags, the session, failing with
+ * one line, and showing sizes and names. It uses only the public API.
  *
  * A command returns 0, CLI_FAILED after one line on standard error, CLI_USAGE if it was not
  * understood, or CLI_INTERRUPTED. It returns CLI_NO_READER, without a line, if nobody reads its
@@ -54,39 +54,21 @@ struct cli_flag {
 	const char **value;
 };
 
-/* The groups' commands; each table ends with a NULL name. */
-extern const struct cli_command up_commands[];
-extern const struct cli_command status_commands[];
-extern const struct cli_command top_commands[];
-extern const struct cli_command ns_commands[];
-extern const struct cli_command key_commands[];
-extern const struct cli_command region_commands[];
-extern const struct cli_command volume_commands[];
-extern const struct cli_command fs_commands[];
-extern const struct cli_command files_commands[];
-extern const struct cli_command export_commands[];
-extern const struct cli_command mount_commands[];
-extern const struct cli_command umount_commands[];
-extern const struct cli_command manager_commands[];
-extern const struct cli_command server_commands[];
-extern const struct cli_command store_commands[];
-extern const struct cli_command flash_commands[];
-extern const struct cli_command sort_commands[];
-extern const struct cli_command graph_commands[];
-extern const struct cli_command bench_commands[];
-
 /* Finds the command that argv begins with, in `*words` words; NULL: none. */
 const struct cli_command *cli_find(const struct cli *cli, int argc, char **argv, int *words);
 
 /* The flags of every command. */
 extern const struct cli_flag cli_global_flags[];
 
-/* Finds the daemon that was built or installed with this program. Otherwise gives its bare name,
- * for PATH. */
-void up_find_daemon(char *out, size_t size);
+/* `help`, of any program's groups. */
+extern const struct cli_command help_commands[];
 
-/* Runs `afar complete WORD…`, for the shells' completion; see cmd_complete.c. */
-int complete_main(struct cli *cli, int argc, char **argv);
+/* To be called first: the locale, and signals that a failing write is enough for. */
+void cli_begin(void);
+/* Takes the global flags and runs the command behind them. `group` is its first word if that is not typed; NULL: it is. */
+int cli_run(struct cli *cli, const char *group, int argc, char **argv);
+/* Ends standard output. Returns what main() returns: `status`, or why the output is not complete. */
+int cli_end(int status);
 
 /*
  * Takes the command's flags (`flags` ends with a NULL name; NULL: none) and the global ones, in any

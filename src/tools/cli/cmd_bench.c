@@ -1,34 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `afar bench`: becomes afar-bench, a program of the suites in bench/, which starts clusters of its own. It stands beside
- * this one where Afar was built, and is not installed.
+ * `afar bench`: becomes afar-bench, a program of the suites in bench/, which starts clusters of its own; or afar-simulate,
+ * which needs none. They are where Afar was built, and are not installed.
  */
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "commands.h"
 #include "help.h"
-
-#define PROGRAM "afar-bench"
+#include "program.h"
 
 /* Returns only if it fails. */
-static int become(char **argv)
+static int become(const char *name, char **argv)
 {
+	static const char *const places[] = {"../../bench", "../../bench/simulator", NULL};
 	char program[PATH_MAX];
-	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - sizeof(PROGRAM));
-	char *slash;
 
-	program[length > 0 ? length : 0] = '\0';
-	slash = strrchr(program, '/');
-	strcpy(slash ? slash + 1 : program, PROGRAM);
-	execv(program, argv);
-	if (errno == ENOENT)
+	if (!program_find(name, places, program))
 		return cli_fail("bench: this afar has no benchmarks beside it; 'make build' in "
-				"Afar's source "
-				"makes build/afar, which has them");
+				"Afar's source makes build/afar, which has them");
+	execv(program, argv);
 	return cli_fail("bench: start %s: %s", program, afar_strerror(errno));
 }
 
@@ -50,7 +43,9 @@ static int bench(struct cli *cli, const struct cli_command *command, int argc, c
 		return cli_misuse(NULL,
 				  "bench: it starts clusters of its own and takes only its own "
 				  "flags");
-	return become(argv);
+	if (argc > 1 && !strcmp(argv[1], "simulate"))
+		return become("afar-simulate", argv + 1);
+	return become("afar-bench", argv);
 }
 
 const struct cli_command bench_commands[] = {

@@ -14,7 +14,8 @@
 
 #include <afar/volume.h>
 
-#include "cli.h"
+#include "commands.h"
+#include "tools/cli/program.h"
 #include "tools/files/files.h"
 #include "tools/files/files_walk.h"
 
@@ -311,7 +312,7 @@ static void offer_daemon_flags(const struct completion *completion)
 	char daemon[PATH_MAX], line[256], flag[64];
 	FILE *help;
 
-	up_find_daemon(daemon, sizeof(daemon));
+	program_find_daemon(daemon);
 	setenv("AFARD", daemon, 1);
 	help = popen("exec \"$AFARD\" --help 2>/dev/null", "r");
 	while (help && fgets(line, sizeof(line), help)) {

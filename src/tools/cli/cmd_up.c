@@ -5,35 +5,15 @@
  * precedence.
  */
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli.h"
+#include "commands.h"
+#include "program.h"
 
 #define DAEMON "afard"
-
-void up_find_daemon(char *out, size_t size)
-{
-	/* The places where it is built, and where it is installed: a user's PATH need not have
-	 * sbin. */
-	static const char *const places[] = {"/" DAEMON, "/../sbin/" DAEMON};
-	char self[PATH_MAX];
-	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	char *slash;
-
-	self[length > 0 ? length : 0] = 0;
-	slash = strrchr(self, '/');
-	for (size_t i = 0; slash && i < sizeof(places) / sizeof(places[0]); i++) {
-		if ((size_t)snprintf(out, size, "%.*s%s", (int)(slash - self), self, places[i]) <
-			    size &&
-		    access(out, X_OK) == 0)
-			return;
-	}
-	snprintf(out, size, DAEMON);
-}
 
 static int up(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
@@ -54,7 +34,7 @@ static int up(struct cli *cli, const struct cli_command *command, int argc, char
 		arguments[nr_own + (size_t)argc - 1] = "--key";
 		arguments[nr_own + (size_t)argc] = (char *)cli->key_file;
 	}
-	up_find_daemon(daemon, sizeof(daemon));
+	program_find_daemon(daemon);
 	execvp(daemon, arguments);
 	free(arguments);
 	return cli_fail("up: start %s: %s; install afard beside afar or in PATH", daemon,

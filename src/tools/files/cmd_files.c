@@ -10,6 +10,7 @@
 
 #include "cmd_fs.h"
 #include "files.h"
+#include "tools/cli/commands.h"
 
 /* ---- Directories */
 

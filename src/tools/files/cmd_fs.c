@@ -9,6 +9,7 @@
 
 #include "cmd_fs.h"
 #include "files.h"
+#include "tools/cli/commands.h"
 #include "tools/regions/policy.h"
 
 #define LIST_MAX     64

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/cli/cli.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/program.h"
 
 #define PROGRAM "afar-mount"
 
@@ -94,19 +95,9 @@ static void fill_options(const struct cli *cli, const struct request *request, s
 /* Finds the one that was built or installed with this program. */
 static int find_program(const struct request *request, char out[PATH_MAX])
 {
-	char self[PATH_MAX];
-	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	char *slash;
+	static const char *const places[] = {"../frontends/fuse", AFAR_MOUNT_DIR, NULL};
 
-	self[length > 0 ? length : 0] = '\0';
-	slash = strrchr(self, '/');
-	if (slash &&
-	    snprintf(out, PATH_MAX, "%.*s/../frontends/fuse/" PROGRAM, (int)(slash - self), self) <
-		    PATH_MAX &&
-	    access(out, X_OK) == 0)
-		return 0;
-	snprintf(out, PATH_MAX, "%s/" PROGRAM, AFAR_MOUNT_DIR);
-	if (access(out, X_OK) == 0)
+	if (program_find(PROGRAM, places, out))
 		return 0;
 	return cli_fail("%s: find its program, " PROGRAM ": it is not installed; build Afar where "
 			"libfuse's header is (apt install libfuse3-dev fuse3)",

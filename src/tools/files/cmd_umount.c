@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "base/mount_name.h"
-#include "tools/cli/cli.h"
+#include "tools/cli/commands.h"
 
 #define MOUNT_TYPE "fuse.afar"
 #define USERS_MAX  5 /* that are named */

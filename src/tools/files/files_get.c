@@ -11,68 +11,36 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "relay.h"
 #include "tools/cli/interrupts.h"
+#include "tools/copy/copy.h"
+#include "tools/copy/failure.h"
 
 /* ---- Streams */
-
-struct output {
-	struct afar_file *file;
-	uint64_t offset;
-	int fd;
-};
-
-static ssize_t read_file(void *context, char *buffer, size_t size)
-{
-	struct output *output = context;
-	ssize_t n = afar_file_pread(output->file, buffer, size, output->offset);
-
-	if (n > 0)
-		output->offset += (uint64_t)n;
-	return n;
-}
-
-static int write_output(void *context, const char *buffer, size_t length)
-{
-	const struct output *output = context;
-	ssize_t n;
-
-	while (length) {
-		/* A signal may also cut a write short. */
-		if (is_interrupted())
-			return -EINTR;
-		n = write(output->fd, buffer, length);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		buffer += n;
-		length -= (size_t)n;
-	}
-	return 0;
-}
 
 int get_stream(struct afar_fs *fs, uint64_t ino, const char *what, const char *path, int fd,
 	       const char *target)
 {
-	struct output output = {.fd = fd};
-	struct relay relay = {.fill = read_file, .take = write_output, .context = &output};
-	int ret = afar_file_open(fs, NULL, ino, O_RDONLY, &output.file);
+	struct afar_file *file;
+	struct copy copy;
+	int ret = afar_file_open(fs, NULL, ino, O_RDONLY, &file);
 
 	if (ret)
 		return files_fail(what, path, ret);
-	ret = relay_run(&relay);
-	afar_file_close(output.file);
+	ret = copy_open_file(file, path, &copy);
+	if (!ret) {
+		ret = copy_out(&copy, fd);
+		copy_close(&copy);
+	}
+	afar_file_close(file);
 	if (!ret)
 		return 0;
 	if (is_interrupted())
 		return CLI_INTERRUPTED;
-	if (relay.take_error == -EPIPE)
+	if (copy.is_far_error)
+		return cli_fail("%s %s", what, app_failure());
+	if (ret == -EPIPE)
 		return CLI_NO_READER;
-	if (relay.take_error)
-		return cli_fail("%s into %s: %s", what, target, afar_strerror(ret));
-	return cli_fail("%s %s: %s", what, path,
-			*relay.sentence ? relay.sentence : afar_strerror(ret));
+	return cli_fail("%s into %s: %s", what, target, afar_strerror(ret));
 }
 
 /* Finds a file to stream. Returns 0, or an exit status with a line. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Shared by the parts of `afar get`: files_get.c takes the arguments, files_get_tree.c gets trees and
- * small files, files_get_large.c large ones. */
+ * small files, files_large.c large ones. */
 #ifndef TOOLS_FILES_GET_H
 #define TOOLS_FILES_GET_H
 
@@ -23,8 +23,6 @@ struct get_sink {
 int get_sink_open(const struct tree_entry *entry, struct get_sink *out);
 /* Gives it its attributes and its name, or removes it if `error` is not 0. Returns `error`, or its own. */
 int get_sink_close(const struct tree_entry *entry, struct get_sink *sink, int error);
-/* Writes all of that. Returns 0 or a negative errno. */
-int get_sink_write(const struct get_sink *sink, const char *data, uint64_t length, uint64_t offset);
 
 /* Copies a file to a descriptor from its beginning on. Returns an exit status, with a line that begins with
  * `what` if it fails, and tells `path`. Call catch_interrupts() before. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * How a tree is got: directories, symbolic links, further names, and small files in rounds of many. Each
- * file has a name of its own until it is whole. Called by tree.c; large files are in files_get_large.c,
+ * file has a name of its own until it is whole. Called by tree.c; large files are in files_large.c,
  * the command in files_get.c.
  */
 #include <errno.h>
@@ -14,6 +14,7 @@
 
 #include "files_get.h"
 #include "files_walk.h"
+#include "tools/copy/ends.h"
 
 /* ---- Attributes */
 
@@ -113,23 +114,6 @@ int get_sink_close(const struct tree_entry *entry, struct get_sink *sink, int er
 	free(sink->aside);
 	*sink = (struct get_sink){.fd = -1};
 	return error;
-}
-
-int get_sink_write(const struct get_sink *sink, const char *data, uint64_t length, uint64_t offset)
-{
-	ssize_t n;
-
-	while (length) {
-		n = pwrite(sink->fd, data, length, (off_t)offset);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		data += n;
-		offset += (uint64_t)n;
-		length -= (uint64_t)n;
-	}
-	return 0;
 }
 
 /* ---- Directories */
@@ -289,7 +273,9 @@ static void write_file(struct tree_entry *entry, const struct afar_small_file *f
 	int ret = get_sink_open(entry, &sink);
 
 	if (!ret) {
-		ret = get_sink_write(&sink, file->data, file->length, 0);
+		const struct end end = {.kind = &end_local, .fd = sink.fd};
+
+		ret = end_local.write(&end, file->data, file->length, 0);
 		ret = get_sink_close(entry, &sink, ret);
 	}
 	if (!ret && entry->file)

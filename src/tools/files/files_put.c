@@ -9,62 +9,28 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "relay.h"
 #include "tools/cli/interrupts.h"
+#include "tools/copy/copy.h"
+#include "tools/copy/failure.h"
 
 /* ---- Standard input */
 
-struct input {
-	struct afar_file *file;
-	uint64_t offset;
-};
-
-static ssize_t read_input(void *context, char *buffer, size_t size)
-{
-	size_t length = 0;
-	ssize_t n;
-
-	(void)context;
-	while (length < size) {
-		if (is_interrupted())
-			return -EINTR;
-		n = read(STDIN_FILENO, buffer + length, size - length);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		length += (size_t)n;
-	}
-	return (ssize_t)length;
-}
-
-static int write_file(void *context, const char *buffer, size_t length)
-{
-	struct input *input = context;
-	ssize_t written = afar_file_pwrite(input->file, buffer, length, input->offset);
-
-	if (written < 0)
-		return (int)written;
-	input->offset += length;
-	return 0;
-}
-
 /* Writes standard input into the file. Returns an exit status. */
-static int relay_input(struct afar_file *file, const char *target)
+static int copy_input(struct afar_file *file, const char *target)
 {
-	struct input input = {.file = file};
-	struct relay relay = {
-		.fill = read_input, .take = write_file, .context = &input, .fills_here = true};
-	int ret = relay_run(&relay);
+	struct copy copy;
+	int ret = copy_open_file(file, target, &copy);
 
+	if (!ret) {
+		ret = copy_in(&copy, STDIN_FILENO);
+		copy_close(&copy);
+	}
 	if (!ret)
 		return 0;
 	if (is_interrupted())
 		return CLI_INTERRUPTED;
-	if (relay.take_error && *relay.sentence)
-		return cli_fail("put - %s: %s", target, relay.sentence);
+	if (copy.is_far_error)
+		return cli_fail("put - %s", app_failure());
 	return cli_fail("put - %s: %s", target, afar_strerror(ret));
 }
 
@@ -85,7 +51,7 @@ static int put_input(struct tree_entry *entry, const char *target)
 			       NULL);
 	if (ret)
 		return files_fail("put -", target, ret);
-	status = relay_input(file, target);
+	status = copy_input(file, target);
 	ret = afar_file_close(file);
 	if (ret && !status)
 		status = files_fail("put -", target, ret);

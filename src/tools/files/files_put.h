@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Shared by the parts of `afar put`: files_put.c takes the arguments, files_put_tree.c puts trees and
- * small files, files_put_large.c large ones. */
+ * small files, files_large.c large ones. */
 #ifndef TOOLS_FILES_PUT_H
 #define TOOLS_FILES_PUT_H
 

@@ -2,7 +2,7 @@
 /*
  * How a tree is put: directories, symbolic links, further names, and small files in rounds of many. A
  * file that replaces another has a name of its own until it is whole. Called by tree.c; large files are in
- * files_put_large.c, the command in files_put.c.
+ * files_large.c, the command in files_put.c.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "files_put.h"
+#include "tools/copy/ends.h"
 
 /* ---- What is at the target already */
 
@@ -303,26 +304,17 @@ int put_open(const struct tree_entry *entry)
 /* Reads a whole file into the buffer. Returns its length; -EFBIG: it is longer than it was. */
 static ssize_t read_file(const struct tree_entry *entry, char *buffer, uint64_t room)
 {
-	uint64_t length = 0;
-	ssize_t n = 1;
-	int fd = put_open(entry), ret = 0;
+	const struct end file = {.kind = &end_local, .fd = put_open(entry)};
+	ssize_t length;
 
-	if (fd < 0)
-		return fd;
+	if (file.fd < 0)
+		return file.fd;
 	/* A byte more shows that it has grown. */
 	if (room > entry->stat.bytes + 1)
 		room = entry->stat.bytes + 1;
-	while (n > 0 && length < room) {
-		n = read(fd, buffer + length, room - length);
-		if (n < 0)
-			ret = -errno;
-		else
-			length += (uint64_t)n;
-	}
-	close(fd);
-	if (!ret && length > entry->stat.bytes)
-		ret = -EFBIG;
-	return ret ? ret : (ssize_t)length;
+	length = end_local.read(&file, buffer, room, 0);
+	close(file.fd);
+	return length > (ssize_t)entry->stat.bytes ? -EFBIG : length;
 }
 
 static void batch_add(struct batch *batch, struct tree_entry *entry, char *data, size_t length)

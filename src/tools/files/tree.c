@@ -222,21 +222,25 @@ void tree_done_failed(struct tree_entry *entry)
 	free_entry(entry);
 }
 
-static void done_with_line(struct tree_entry *entry, int error, bool is_local)
+void tree_fail_entry(const struct tree_entry *entry, int error, bool is_local)
 {
 	struct tree *tree = entry->dir->tree;
 	const struct tree_ways *ways = tree->ways;
+	const char *what = is_local ? ways->local_what : ways->what;
 	char *path = is_local && ways->is_local_target ? tree_target(entry) : tree_source(entry);
 
-	fail(tree, is_local ? ways->local_what : ways->what, path ? path : entry->name, error,
-	     is_local);
+	if (is_local && error == -ENODATA)
+		tree_fail_text(tree, "%s %s: it became shorter while it was read; %s it again",
+			       what, path ? path : entry->name, what);
+	else
+		fail(tree, what, path ? path : entry->name, error, is_local);
 	free(path);
-	tree_done_failed(entry);
 }
 
 void tree_done_local(struct tree_entry *entry, int error)
 {
-	done_with_line(entry, error, true);
+	tree_fail_entry(entry, error, true);
+	tree_done_failed(entry);
 }
 
 void tree_done(struct tree_entry *entry, int error, uint64_t bytes)
@@ -249,7 +253,8 @@ void tree_done(struct tree_entry *entry, int error, uint64_t bytes)
 		free_entry(entry);
 		return;
 	}
-	done_with_line(entry, error, false);
+	tree_fail_entry(entry, error, false);
+	tree_done_failed(entry);
 }
 
 uint32_t tree_mode(const struct tree *tree, uint32_t mode)

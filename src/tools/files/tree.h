@@ -109,6 +109,8 @@ struct tree_entry *tree_entry_new(struct tree_dir *dir, const char *name, const 
 void tree_add(struct tree_entry *entry, struct pool_worker *worker);
 /* It is done, if `error` is 0; otherwise fails it with a line. `bytes` are for the progress. */
 void tree_done(struct tree_entry *entry, int error, uint64_t bytes);
+/* Writes the line about it, not more. `is_local`: a call of this machine's has failed; -ENODATA: its file ended too early. */
+void tree_fail_entry(const struct tree_entry *entry, int error, bool is_local);
 /* It has failed, by a call of this machine's. */
 void tree_done_local(struct tree_entry *entry, int error);
 /* It has failed, and a line has been written. */

@@ -14,7 +14,8 @@
 
 #include "region.h"
 #include "tools/cli/interrupts.h"
-#include "transfer.h"
+#include "tools/copy/copy.h"
+#include "tools/copy/failure.h"
 
 /* ---- Where the bytes go */
 
@@ -116,25 +117,6 @@ static int sink_open(const char *file, struct sink *sink)
 	return is_interrupted() ? CLI_INTERRUPTED : fail_sink(sink, ret);
 }
 
-static int sink_write(struct sink *sink, const char *data, uint64_t length)
-{
-	ssize_t n;
-
-	while (length) {
-		/* A signal may also cut a write short. */
-		if (is_interrupted())
-			return CLI_INTERRUPTED;
-		n = write(sink->fd, data, length);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return fail_sink(sink, -errno);
-		data += n;
-		length -= (uint64_t)n;
-	}
-	return 0;
-}
-
 /* Gives the file its name, if it has been written aside. */
 static int sink_finish(struct sink *sink)
 {
@@ -153,54 +135,24 @@ static int sink_finish(struct sink *sink)
 
 /* ---- Copying */
 
-static int fail_transfer(const struct region_name *source, int rc)
-{
-	if (rc == -EINTR)
-		return CLI_INTERRUPTED;
-	return cli_fail("get %s: %s", source->text, afar_last_error());
-}
-
-/* Keeps a read in flight for each slot and writes them out in order. */
-static int copy_pieces(struct transfer *transfer, const struct region_name *source,
-		       struct sink *sink)
-{
-	const uint64_t pieces = (transfer->length - 1) / transfer->slot_bytes + 1;
-	uint64_t started = 0, index;
-	int ret, status;
-
-	for (index = 0; index < pieces; index++) {
-		for (; started < pieces && started < index + transfer->nr_slots; started++) {
-			ret = transfer_start(transfer, AFAR_OP_READ, started);
-			if (ret)
-				return fail_transfer(source, ret);
-		}
-		ret = transfer_wait(transfer, index);
-		if (ret)
-			return fail_transfer(source, ret);
-		status = sink_write(sink, transfer_slot(transfer, index)->iov.addr,
-				    transfer_piece_length(transfer, index));
-		if (status)
-			return status;
-		transfer_show(transfer, (index + 1) * transfer->slot_bytes);
-	}
-	return 0;
-}
-
 static int copy(struct cli *cli, struct afar_region *region, uint64_t length,
 		const struct region_name *source, uint32_t op_flags, struct sink *sink)
 {
-	struct transfer transfer;
+	struct copy copy;
 	char summary[128];
-	int ret, status;
+	int ret, status = 0;
 
-	ret = transfer_open(cli->session, region, length, op_flags, &transfer);
-	if (ret)
-		return fail_transfer(source, ret);
-	status = copy_pieces(&transfer, source, sink);
-	if (!status)
-		status = sink_finish(sink);
-	transfer_summary(&transfer, summary, sizeof(summary));
-	transfer_close(&transfer);
+	if (copy_open_region(cli->session, region, source->text, length, op_flags, &copy))
+		return cli_fail("get %s", app_failure());
+	ret = copy_out(&copy, sink->fd);
+	if (ret == -EINTR)
+		status = CLI_INTERRUPTED;
+	else if (ret && copy.is_far_error)
+		status = cli_fail("get %s", app_failure());
+	else
+		status = ret ? fail_sink(sink, ret) : sink_finish(sink);
+	copy_summary(&copy, summary, sizeof(summary));
+	copy_close(&copy);
 	if (!status && strcmp(sink->name, "standard output") != 0) {
 		cli_print(source->text);
 		printf(": %s\n", summary);

@@ -10,7 +10,7 @@
 
 #include "policy.h"
 #include "reserve.h"
-#include "tools/cli/cli.h"
+#include "tools/cli/commands.h"
 #include "tools/cli/interrupts.h"
 
 #define LIST_MAX       64

@@ -17,7 +17,8 @@
 #include "region.h"
 #include "reserve.h"
 #include "tools/cli/interrupts.h"
-#include "transfer.h"
+#include "tools/copy/copy.h"
+#include "tools/copy/failure.h"
 
 #define SPOOL_BYTES ((size_t)1 << 20)
 #define SUMMARY_MAX 128
@@ -32,62 +33,23 @@ struct source {
 	bool is_stream; /* its length is unknown */
 };
 
-/* Reads until `length` bytes are there or the input ends. Returns the count, or a negative
- * errno. */
-static ssize_t read_fully(int fd, void *data, size_t length)
-{
-	size_t total = 0;
-	ssize_t n;
-
-	while (total < length) {
-		/* A signal may also cut a read short. */
-		if (is_interrupted())
-			return -EINTR;
-		n = read(fd, (char *)data + total, length - total);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		total += (size_t)n;
-	}
-	return (ssize_t)total;
-}
-
-static int write_fully(int fd, const void *data, size_t length)
-{
-	size_t total = 0;
-	ssize_t n;
-
-	while (total < length) {
-		if (is_interrupted())
-			return -EINTR;
-		n = write(fd, (const char *)data + total, length - total);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		total += (size_t)n;
-	}
-	return 0;
-}
-
 /* Copies a stream to `to`. Returns 0 or a negative errno. */
 static int copy_stream(int from, int to, uint64_t *length)
 {
+	const struct end source = {.kind = &end_stream, .fd = from};
+	const struct end target = {.kind = &end_stream, .fd = to};
 	char *data = malloc(SPOOL_BYTES);
 	ssize_t n;
 	int ret = data ? 0 : -ENOMEM;
 
 	*length = 0;
 	while (!ret) {
-		n = read_fully(from, data, SPOOL_BYTES);
+		n = end_stream.read(&source, data, SPOOL_BYTES, 0);
 		if (n <= 0) {
 			ret = (int)n;
 			break;
 		}
-		ret = write_fully(to, data, (size_t)n);
+		ret = end_stream.write(&target, data, (size_t)n, 0);
 		*length += (uint64_t)n;
 	}
 	free(data);
@@ -317,9 +279,10 @@ static int fail_short(const struct source *source)
 /* Checks that a stream with --size has no further bytes. */
 static int check_end(const struct source *source)
 {
+	const struct end stream = {.kind = &end_stream, .fd = source->fd};
 	char byte;
 
-	if (!source->is_stream || read_fully(source->fd, &byte, 1) == 0)
+	if (!source->is_stream || end_stream.read(&stream, &byte, 1, 0) == 0)
 		return 0;
 	if (is_interrupted())
 		return CLI_INTERRUPTED;
@@ -327,65 +290,27 @@ static int check_end(const struct source *source)
 			source->name, (unsigned long long)source->length);
 }
 
-static int fail_transfer(const struct source *source, const struct region_name *target, int rc)
-{
-	if (rc == -EINTR)
-		return CLI_INTERRUPTED;
-	return cli_fail("put %s into %s: %s", source->name, target->text, afar_last_error());
-}
-
-/* Fills the piece's slot from the source and starts it. Returns 0 or an exit status. */
-static int send_piece(struct transfer *transfer, const struct source *source,
-		      const struct region_name *target, uint64_t index)
-{
-	uint64_t length = transfer_piece_length(transfer, index);
-	ssize_t n;
-	int ret;
-
-	n = read_fully(source->fd, transfer_slot(transfer, index)->iov.addr, length);
-	if (is_interrupted())
-		return CLI_INTERRUPTED;
-	if (n < 0)
-		return cli_fail("put %s: read it: %s", source->name, afar_strerror((int)-n));
-	if ((uint64_t)n < length)
-		return fail_short(source);
-	ret = transfer_start(transfer, AFAR_OP_WRITE, index);
-	return ret ? fail_transfer(source, target, ret) : 0;
-}
-
-static int copy_pieces(struct transfer *transfer, const struct source *source,
-		       const struct region_name *target)
-{
-	const uint64_t pieces = (transfer->length - 1) / transfer->slot_bytes + 1;
-	uint64_t index;
-	int ret, status;
-
-	for (index = 0; index < pieces + transfer->nr_slots; index++) {
-		ret = transfer_wait(transfer, index);
-		if (ret)
-			return fail_transfer(source, target, ret);
-		if (index >= pieces)
-			continue;
-		status = send_piece(transfer, source, target, index);
-		if (status)
-			return status;
-		transfer_show(transfer, index * transfer->slot_bytes);
-	}
-	return check_end(source);
-}
-
 static int copy(struct cli *cli, const struct source *source, const struct region_name *target,
 		struct afar_region *region, uint32_t op_flags, char summary[SUMMARY_MAX])
 {
-	struct transfer transfer;
+	struct copy copy;
 	int ret, status;
 
-	ret = transfer_open(cli->session, region, source->length, op_flags, &transfer);
-	if (ret)
-		return fail_transfer(source, target, ret);
-	status = copy_pieces(&transfer, source, target);
-	transfer_summary(&transfer, summary, SUMMARY_MAX);
-	transfer_close(&transfer);
+	if (copy_open_region(cli->session, region, target->text, source->length, op_flags, &copy))
+		return cli_fail("put %s into %s", source->name, app_failure());
+	ret = copy_in(&copy, source->fd);
+	if (ret && is_interrupted())
+		status = CLI_INTERRUPTED;
+	else if (ret && copy.is_far_error)
+		status = cli_fail("put %s into %s", source->name, app_failure());
+	else if (ret == -ENODATA)
+		status = fail_short(source);
+	else if (ret)
+		status = cli_fail("put %s: read it: %s", source->name, afar_strerror(-ret));
+	else
+		status = check_end(source);
+	copy_summary(&copy, summary, SUMMARY_MAX);
+	copy_close(&copy);
 	return status;
 }
 

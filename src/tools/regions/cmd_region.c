@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "region.h"
+#include "tools/cli/commands.h"
 
 #define LIST_MAX 64
 

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "reserve.h"
 #include "tools/cli/interrupts.h"
+#include "tools/copy/ends.h"
 
 #define PIECE_BYTES ((uint64_t)4 << 20)
 #define WAIT_MS	    60000 /* for whoever is writing a version; --timeout is another time */
@@ -43,25 +44,16 @@ struct job {
 /* Reads a piece of the file. Returns 0 or an exit status. */
 static int read_file(const struct job *job, uint64_t offset, uint64_t length)
 {
-	uint64_t done = 0;
+	const struct end file = {.kind = &end_local, .fd = job->source->fd};
+	ssize_t n = end_local.read(&file, (char *)job->mine, length, (uint64_t)job->start + offset);
 
-	while (done < length) {
-		ssize_t n = pread(job->source->fd, job->mine + done, length - done,
-				  job->start + (off_t)(offset + done));
-
-		if (is_interrupted())
-			return CLI_INTERRUPTED;
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return cli_fail("put %s: read it: %s", job->source->name,
-					afar_strerror(errno));
-		if (n == 0)
-			return cli_fail("put %s: it has become shorter; try again when nobody "
-					"changes it",
-					job->source->name);
-		done += (uint64_t)n;
-	}
+	if (is_interrupted())
+		return CLI_INTERRUPTED;
+	if (n < 0)
+		return cli_fail("put %s: read it: %s", job->source->name, afar_strerror((int)n));
+	if ((uint64_t)n < length)
+		return cli_fail("put %s: it has become shorter; try again when nobody changes it",
+				job->source->name);
 	return 0;
 }
 

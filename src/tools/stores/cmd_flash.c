@@ -2,6 +2,7 @@
 /* `afar flash …`: the durable tier by itself, without a cluster. The commands are in
  * cmd_flash_COMMAND.c. */
 #include "cmd_flash.h"
+#include "tools/cli/commands.h"
 
 #include "base/error.h"
 
@@ -27,9 +28,5 @@ const struct cli_command flash_commands[] = {
 	 "look for damage in a flash layer, without changing it", flash_check},
 	{"flash repair", "PATH [--yes]",
 	 "repair what can be of a damaged flash layer, and say what that gives up", flash_repair},
-	{"flash simulate",
-	 "[--trace NAME|FILE] [--full PERCENT] [--capacity SIZE] [--segment SIZE] "
-	 "[--streams N] [--times N] [--seed N] [--json]",
-	 "count what the cleaner would move", flash_simulate},
 	{0},
 };

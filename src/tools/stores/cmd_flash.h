@@ -26,7 +26,5 @@ int flash_create(struct cli *cli, const struct cli_command *command, int argc, c
 int flash_info(struct cli *cli, const struct cli_command *command, int argc, char **argv);
 int flash_check(struct cli *cli, const struct cli_command *command, int argc, char **argv);
 int flash_repair(struct cli *cli, const struct cli_command *command, int argc, char **argv);
-/* Refuses if the benchmarks were left out of the build. */
-int flash_simulate(struct cli *cli, const struct cli_command *command, int argc, char **argv);
 
 #endif

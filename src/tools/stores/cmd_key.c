@@ -13,7 +13,7 @@
 
 #include <afar/file.h>
 
-#include "tools/cli/cli.h"
+#include "tools/cli/commands.h"
 
 #define LIST_MAX	 64
 #define GROUPS_MAX	 63U

@@ -9,7 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tools/cli/cli.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/program.h"
 
 static void print_damaged(void *argument, const char *record)
 {
@@ -40,7 +41,7 @@ static int check_folder(const char *folder)
 {
 	char daemon[PATH_MAX];
 
-	up_find_daemon(daemon, sizeof(daemon));
+	program_find_daemon(daemon);
 	execlp(daemon, "afard", "--check", folder, (char *)NULL);
 	return cli_fail("check the manager's folder %s: start %s: %s; install afard beside afar or "
 			"in PATH",

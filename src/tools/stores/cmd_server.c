@@ -8,7 +8,7 @@
 
 #include "lost.h"
 #include "servers.h"
-#include "tools/cli/cli.h"
+#include "tools/cli/commands.h"
 
 /* ---- Removing */
 

@@ -11,7 +11,7 @@
 #include "lost.h"
 #include "servers.h"
 #include "stores.h"
-#include "tools/cli/cli.h"
+#include "tools/cli/commands.h"
 
 /* Gets the stores that the library's status tells of, as a reference of the caller's. Returns 0, or
  * CLI_FAILED with a line. */

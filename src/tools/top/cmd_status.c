@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/cli/cli.h"
+#include "tools/cli/commands.h"
 #include "tools/cli/table.h"
 #include "tools/cli/terminal.h"
 #include "tools/stores/stores.h"

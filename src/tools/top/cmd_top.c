@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "rates.h"
-#include "tools/cli/cli.h"
+#include "tools/cli/commands.h"
 #include "tools/cli/table.h"
 #include "tools/cli/terminal.h"
 

@@ -22,8 +22,9 @@
 
 #include "door.h"
 #include "nbdkit.h"
-#include "tools/cli/cli.h"
+#include "tools/cli/commands.h"
 #include "tools/cli/interrupts.h"
+#include "tools/cli/program.h"
 
 #define PLUGIN		"nbdkit-afar-plugin.so"
 #define RETRY_DEFAULT_S 60
@@ -105,19 +106,9 @@ static int open_door(const struct request *request, struct door *door)
 /* Finds the plugin that was built or installed with this program. */
 static int find_plugin(const struct request *request, char out[PATH_MAX])
 {
-	char self[PATH_MAX];
-	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	char *slash;
+	static const char *const places[] = {"../frontends/nbd", AFAR_NBDKIT_PLUGINDIR, NULL};
 
-	self[length > 0 ? length : 0] = '\0';
-	slash = strrchr(self, '/');
-	if (slash &&
-	    snprintf(out, PATH_MAX, "%.*s/../frontends/nbd/" PLUGIN, (int)(slash - self), self) <
-		    PATH_MAX &&
-	    access(out, R_OK) == 0)
-		return 0;
-	snprintf(out, PATH_MAX, "%s/" PLUGIN, AFAR_NBDKIT_PLUGINDIR);
-	if (*AFAR_NBDKIT_PLUGINDIR && access(out, R_OK) == 0)
+	if (program_find(PLUGIN, places, out))
 		return 0;
 	return cli_fail("%s: find the plugin of nbdkit, " PLUGIN ": it is not installed; build "
 			"Afar where nbdkit's header is (apt install nbdkit-plugin-dev)",

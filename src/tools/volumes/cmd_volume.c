@@ -7,7 +7,7 @@
 
 #include <afar/volume.h>
 
-#include "tools/cli/cli.h"
+#include "tools/cli/commands.h"
 #include "tools/cli/interrupts.h"
 #include "tools/cli/slow.h"
 #include "tools/regions/policy.h"

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* afar-graph, which `afar graph …` runs: makes graphs in remote memory, and computes of their vertices. Here are the command
+ * line, and what people see; graph.h has all that is computed. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "commands.h"
+#include "graph.h"
+#include "team.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/interrupts.h"
+#include "tools/copy/failure.h"
+#include "workers.h"
+
+#define SCALE_MAX  31U
+#define FACTOR_MAX 65536U
+#define FACTOR	   16U
+#define STEPS	   32U
+#define STEPS_MAX  1000000U
+
+static bool is_ended(void *context)
+{
+	(void)context;
+	return is_interrupted();
+}
+
+/* Fails with the program's line, or silently after an interrupt. */
+static int fail(void)
+{
+	return is_interrupted() ? CLI_INTERRUPTED : cli_fail("%s", app_failure());
+}
+
+/* Parses a number from `min` to `max`, if there is one. */
+static int take_number(const struct cli_command *command, const char *flag, const char *text,
+		       uint64_t min, uint64_t max, uint64_t *out)
+{
+	if (!text)
+		return 0;
+	if (number_parse(text, max, out) || *out < min)
+		return cli_misuse(command,
+				  "%s '%.64s' is not a number from %" PRIu64 " to %" PRIu64, flag,
+				  text, min, max);
+	return 0;
+}
+
+/* ---- Making graphs */
+
+static int write_graph(struct cli *cli, const char *name, const struct graph_source *source,
+		       const struct graph_edges *edges, uint64_t started_ns)
+{
+	char bytes[SIZE_TEXT_MAX], local[SIZE_TEXT_MAX];
+	struct graph_size size;
+
+	graph_measure(edges, &size);
+	printf("%" PRIu64 " vertices, %" PRIu64 " edges: takes %s of ", size.nr_vertices,
+	       size.nr_edges, size_text(size.region_bytes, bytes));
+	cli_print(name);
+	printf(", and %s here until it is written\n", size_text(size.local_bytes, local));
+	fflush(stdout);
+	if (graph_write(cli->session, name, source, edges))
+		return fail();
+	cli_print(name);
+	printf(": made in %.3f s\n", (double)(clock_ns() - started_ns) / 1e9);
+	return 0;
+}
+
+static int make_graph(struct cli *cli, const char *name, struct graph_source *source)
+{
+	uint64_t started_ns = clock_ns();
+	struct graph_edges *edges;
+	int status = cli_open(cli);
+
+	if (status)
+		return status;
+	catch_interrupts();
+	source->is_ended = is_ended;
+	if (graph_check_name(name) || graph_gather(source, &edges))
+		return cli_close(cli, fail());
+	status = write_graph(cli, name, source, edges, started_ns);
+	graph_edges_free(edges);
+	return cli_close(cli, status);
+}
+
+static int graph_import(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *binary = NULL, *weighted = NULL, *undirected = NULL, *vertices = NULL;
+	const char *replace = NULL;
+	const struct cli_flag flags[] = {
+		{"binary", NULL, "pairs of 32-bit words, little-endian, and not lines", &binary},
+		{"weighted", NULL, "each edge has a weight, too", &weighted},
+		{"undirected", NULL, "each edge goes both ways", &undirected},
+		{"vertices", "N", "they are 0 to N-1 (default: up to the largest with an edge)",
+		 &vertices},
+		{"replace", NULL, "a region of that name", &replace},
+		{0},
+	};
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	struct graph_source source = {0};
+	int status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 2, 2, arguments, &status) < 0)
+		return status;
+	if (take_number(command, "--vertices", vertices, 1, GRAPH_VERTICES_MAX,
+			&source.nr_vertices))
+		return CLI_USAGE;
+	source.path = arguments[0];
+	source.is_binary = binary != NULL;
+	source.is_weighted = weighted != NULL;
+	source.is_undirected = undirected != NULL;
+	source.may_replace = replace != NULL;
+	return make_graph(cli, arguments[1], &source);
+}
+
+static int graph_rmat(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *scale_text = NULL, *factor_text = NULL, *weight_text = NULL, *seed = NULL;
+	const char *undirected = NULL, *replace = NULL;
+	const struct cli_flag flags[] = {
+		{"scale", "S", "it has 2 to the power of S vertices", &scale_text},
+		{"edges", "N", "for each vertex (default 16)", &factor_text},
+		{"weights", "MAX", "edges have weights from 1 to MAX", &weight_text},
+		{"undirected", NULL, "each edge goes both ways", &undirected},
+		{"seed", "N", "equal seeds make equal graphs (default 0)", &seed},
+		{"replace", NULL, "a region of that name", &replace},
+		{0},
+	};
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	struct graph_source source = {0};
+	uint64_t scale = 0, factor = FACTOR, weight_max = 0;
+	int status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	if (!scale_text)
+		return cli_misuse(command, "how large? Give --scale");
+	if (take_number(command, "--scale", scale_text, 1, SCALE_MAX, &scale) ||
+	    take_number(command, "--edges", factor_text, 1, FACTOR_MAX, &factor) ||
+	    take_number(command, "--weights", weight_text, 1, UINT32_MAX - 1, &weight_max) ||
+	    take_number(command, "--seed", seed, 0, UINT64_MAX, &source.seed))
+		return CLI_USAGE;
+	source.scale = (unsigned)scale;
+	source.edge_factor = (unsigned)factor;
+	source.weight_max = (uint32_t)weight_max;
+	source.is_undirected = undirected != NULL;
+	source.may_replace = replace != NULL;
+	return make_graph(cli, arguments[0], &source);
+}
+
+/* ---- Computing */
+
+#define PATIENCE_MS 30000
+#define MEMBER_MS   2000 /* for a worker that has told of its failure to end */
+#define IN_FLIGHT   64U
+
+struct computing {
+	const char *name; /* of the command */
+	enum graph_kind kind;
+	unsigned nr_workers; /* if nobody says how many; 0: as many as cores */
+	bool has_steps, has_from;
+};
+
+static const struct computing computings[] = {
+	{"graph pagerank", GRAPH_PAGERANK, 0, true, false},
+	{"graph components", GRAPH_COMPONENTS, 0, false, false},
+	{"graph bfs", GRAPH_BREADTH_FIRST, 1, false, true},
+	{"graph sssp", GRAPH_SHORTEST, 1, false, true},
+};
+
+static const struct computing *find_computing(const char *name)
+{
+	for (size_t i = 0; i < sizeof(computings) / sizeof(computings[0]); i++)
+		if (!strcmp(computings[i].name, name))
+			return &computings[i];
+	return NULL;
+}
+
+/* A computation, as it was asked for. */
+struct request {
+	const struct computing *computing;
+	struct job_flags job;
+	const char *path;		/* of the result; NULL: standard output */
+	const char *number, *in_flight; /* of steps, or the vertex to begin at; as typed */
+	char what[300];
+};
+
+/* ---- What the workers have found */
+
+static void print_distances(FILE *out, const uint64_t *distances, uint64_t nr)
+{
+	for (uint64_t i = 0; i < nr && !ferror(out); i++) {
+		if (distances[i] == GRAPH_UNREACHED)
+			fprintf(out, "%" PRIu64 " -\n", i);
+		else
+			fprintf(out, "%" PRIu64 " %" PRIu64 "\n", i, distances[i]);
+	}
+}
+
+/* Writes a line for each vertex: its number, and its value. */
+static void print_values(FILE *out, const struct graph_values *values, uint64_t nr)
+{
+	if (values->distances)
+		print_distances(out, values->distances, nr);
+	for (uint64_t i = 0; values->ranks && i < nr && !ferror(out); i++)
+		fprintf(out, "%" PRIu64 " %.9g\n", i, values->ranks[i]);
+	for (uint64_t i = 0; values->components && i < nr && !ferror(out); i++)
+		fprintf(out, "%" PRIu64 " %" PRIu32 "\n", i, values->components[i]);
+}
+
+static int write_values(const char *path, const struct graph_values *values, uint64_t nr)
+{
+	FILE *out = path ? fopen(path, "we") : stdout;
+	bool has_failed;
+
+	if (!out)
+		return cli_fail("write %s: %s", path, afar_strerror(-errno));
+	errno = 0;
+	print_values(out, values, nr);
+	has_failed = ferror(out) != 0;
+	if (path && fclose(out))
+		has_failed = true;
+	if (has_failed && path)
+		return cli_fail("write %s: %s", path, afar_strerror(errno ? -errno : -EIO));
+	return 0;
+}
+
+/* Says what it will take, before it begins. */
+static void say_needs(const struct graph_options *options, const struct graph_needs *needs)
+{
+	char bytes[SIZE_TEXT_MAX];
+
+	printf("%" PRIu64 " vertices, %" PRIu64 " edges, %u worker%s", needs->nr_vertices,
+	       needs->nr_edges, options->nr_workers, cli_plural(options->nr_workers));
+	if (needs->ns_bytes) {
+		printf(": takes %s of ", size_text(needs->ns_bytes, bytes));
+		cli_print(needs->ns);
+	}
+	putchar('\n');
+	fflush(stdout);
+}
+
+static void say_done(const struct graph_options *options, const struct request *request,
+		     const struct graph_needs *needs, uint64_t nr_looked, uint64_t took_ns)
+{
+	double seconds = (double)took_ns / 1e9;
+
+	/* Edges that other workers have looked at are counted there. */
+	if (options->kind == GRAPH_PAGERANK)
+		nr_looked = needs->nr_edges * options->nr_steps;
+	cli_print(options->graph);
+	printf(": %s in %.3f s", strchr(request->computing->name, ' ') + 1, seconds);
+	if (options->nr_workers == 1 || options->kind == GRAPH_PAGERANK)
+		printf(", looked at %" PRIu64 " edges, %.1f million edges/s", nr_looked,
+		       (double)nr_looked / seconds / 1e6);
+	putchar('\n');
+}
+
+/* ---- The workers */
+
+static bool is_over(void *context)
+{
+	struct workers *workers = context;
+
+	return is_interrupted() || workers_look(workers);
+}
+
+static int start_others(struct cli *cli, const struct request *request,
+			const struct graph_options *options, struct workers *workers)
+{
+	const char *words[16] = {strchr(request->computing->name, ' ') + 1};
+	unsigned nr = 1;
+
+	if (options->ns) {
+		words[nr++] = "--ns";
+		words[nr++] = options->ns;
+	}
+	if (request->number) {
+		words[nr++] = request->computing->has_from ? "--from" : "--steps";
+		words[nr++] = request->number;
+	}
+	if (request->in_flight) {
+		words[nr++] = "--in-flight";
+		words[nr++] = request->in_flight;
+	}
+	words[nr++] = "--";
+	words[nr++] = options->graph;
+	words[nr] = NULL;
+	return workers_start(cli, request->what, &request->job, words, workers);
+}
+
+/* Says what has gone wrong, in one line of whoever knows. */
+static int complain(struct workers *workers, int error)
+{
+	if (is_interrupted())
+		return CLI_INTERRUPTED;
+	if (error == -EREMOTEIO)
+		workers_wait(workers, MEMBER_MS);
+	return workers->failed ? workers_complain(workers) : fail();
+}
+
+/* Works as worker 0, beside those that it has started. */
+static int lead(struct cli *cli, const struct request *request, struct graph_options *options)
+{
+	struct workers workers = {0};
+	struct graph_values values;
+	struct graph_needs needs;
+	struct graph_job *job;
+	uint64_t started_ns = clock_ns();
+	int ret, status;
+
+	options->is_ended = is_over;
+	options->context = &workers;
+	if (graph_prepare(cli->session, options, &job, &needs))
+		return fail();
+	if (request->path)
+		say_needs(options, &needs);
+	status = request->job.worker ? 0 : start_others(cli, request, options, &workers);
+	ret = status ? status : graph_work(job, &values);
+	started_ns = clock_ns() - started_ns;
+	if (ret && !status)
+		status = complain(&workers, ret);
+	/* Nobody runs on who could keep memory from being given back: one that stands still would. */
+	if (!ret)
+		workers_wait(&workers, (int)options->patience_ms);
+	workers_stop(&workers);
+	if (!status)
+		status = write_values(request->path, &values, needs.nr_vertices);
+	if (!status && request->path)
+		say_done(options, request, &needs, values.nr_looked, started_ns);
+	graph_end(job);
+	workers_free(&workers);
+	return status;
+}
+
+static int follow(struct cli *cli, struct graph_options *options)
+{
+	struct graph_values values;
+	struct graph_job *job;
+	int ret;
+
+	options->is_ended = is_ended;
+	ret = graph_join(cli->session, options, &job);
+	if (!ret)
+		ret = graph_work(job, &values);
+	graph_end(job);
+	return ret ? fail() : 0;
+}
+
+/* ---- The command line */
+
+static int take_options(const struct cli *cli, const struct cli_command *command,
+			struct request *request, struct graph_options *options)
+{
+	const struct computing *computing = request->computing;
+	uint64_t number = STEPS, in_flight = IN_FLIGHT;
+
+	if (computing->has_from && !request->number)
+		return cli_misuse(command, "from which vertex? Give --from");
+	if (take_number(command, computing->has_from ? "--from" : "--steps", request->number,
+			computing->has_from ? 0 : 1,
+			computing->has_from ? GRAPH_VERTICES_MAX - 1 : STEPS_MAX, &number) ||
+	    take_number(command, "--in-flight", request->in_flight, 1, GRAPH_IN_FLIGHT_MAX,
+			&in_flight) ||
+	    workers_take_flags(command, "graph", computing->nr_workers, &request->job))
+		return CLI_USAGE;
+	if (options->ns && strlen(options->ns) > AFAR_NAME_MAX)
+		return cli_misuse(command, "--ns: a namespace's name has at most %d bytes",
+				  AFAR_NAME_MAX);
+	options->kind = computing->kind;
+	options->nr_steps = computing->has_steps ? (unsigned)number : 0;
+	options->from = computing->has_from ? (uint32_t)number : 0;
+	options->nr_in_flight = (unsigned)in_flight;
+	options->job = request->job.name;
+	options->worker = request->job.number;
+	options->nr_workers = request->job.nr;
+	options->patience_ms = cli->timeout_ms ? cli->timeout_ms : PATIENCE_MS;
+	snprintf(request->what, sizeof(request->what), "graph %.256s", options->graph);
+	return 0;
+}
+
+static int graph_compute(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	struct request request = {.computing = find_computing(command->name)};
+	struct graph_options options = {0};
+	struct cli_flag flags[9] = {
+		{"o", "FILE", "write the result there (default: standard output)", &request.path},
+		{"workers", "N", "processes of this machine (default: as many as cores)",
+		 &request.job.workers},
+		{"ns", "NS", "for the mailboxes (default: that of the graph)", &options.ns},
+		{"worker", "I/N", "be worker I, from 0 on, of N on several machines",
+		 &request.job.worker},
+		{"job", "NAME", "what workers on several machines meet by", &request.job.job},
+	};
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	int status;
+
+	if (request.computing->has_steps)
+		flags[5] =
+			(struct cli_flag){"steps", "N", "how many (default 32)", &request.number};
+	if (request.computing->has_from) {
+		flags[1].help = "processes of this machine (default 1)";
+		flags[5] =
+			(struct cli_flag){"from", "V", "the vertex to begin at", &request.number};
+		flags[6] =
+			(struct cli_flag){"in-flight", "N", "reads at a time, of each (default 64)",
+					  &request.in_flight};
+	}
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	options.graph = arguments[0];
+	status = take_options(cli, command, &request, &options);
+	if (!status)
+		status = cli_open(cli);
+	if (status)
+		return status;
+	catch_interrupts();
+	status = options.worker ? follow(cli, &options) : lead(cli, &request, &options);
+	return cli_close(cli, status);
+}
+
+#define COMMAND(name, arguments, summary, run) {name, arguments, summary, run},
+
+static const struct cli_command commands[] = {GRAPH_COMMANDS(COMMAND){0}};
+
+int main(int argc, char **argv)
+{
+	static const struct cli_command *const groups[] = {commands, NULL};
+	struct cli cli = {.groups = groups};
+
+	cli_begin();
+	return cli_end(cli_run(&cli, "graph", argc, argv));
+}
