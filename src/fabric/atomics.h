@@ -14,14 +14,14 @@
 #include "fabric/fabric.h"
 
 struct fabric_atomics_ops {
-	/* Whether NICs carry them out, without a target that runs. The first call may try them for a
+	/* True: NICs carry them out, without a target that runs. The first call may try them for a
 	 * moment. Any thread. NULL: no, they are the processor's. */
 	bool (*are_by_nic)(struct fabric *fabric);
 	/* On the 64-bit word at `remote`, a multiple of 8, in the target's byte order. The key must
 	 * allow writing. On completion `result`, of 8 bytes, holds the old word. They are atomic
 	 * only against others that go through the target's same NIC: not against its processor
-	 * (unless has_processor_atomics), nor against reads and writes. writes_need_flush applies,
-	 * as to writes. */
+	 * (unless has_processor_atomics), nor against reads and writes. The attribute
+	 * writes_need_flush applies, as to writes. */
 	int (*fetch_add)(struct fabric_endpoint *endpoint, const struct fabric_piece *result,
 			 uint64_t remote, uint64_t key, uint64_t operand, uint64_t context);
 	int (*compare_swap)(struct fabric_endpoint *endpoint, const struct fabric_piece *result,

@@ -3,9 +3,9 @@
  * The fabric seam: connections, one-sided transfers and queues, on any transport.
  *
  * A transport is some tables of functions in one folder: tcp/, local/, or ofi/ (libfabric's verbs).
- * Here is the table that each has; listener.h has that of the end that listens. What only some can do
- * is in paged.h, mapped.h and atomics.h. Callers use the inline wrappers. Code above this seam passes a
- * transport's name through, and does not look at it.
+ * Here is the table that each has; listener.h has that of the end that listens. Tables that only
+ * some have are in paged.h, mapped.h and atomics.h. Callers use the inline wrappers. Code above
+ * this seam passes a transport's name through, and does not look at it.
  *
  * Threads: any thread may use a fabric, its domains, memory registrations and listeners. A queue
  * and the endpoints on it belong to one thread at a time; the queue's owner serializes their use.
@@ -48,8 +48,8 @@ struct fabric_attributes {
 	 * target's processor. A later read on the same connection makes it visible. */
 	bool writes_need_flush;
 	/* Its atomics are processor instructions on the target's memory: atomic against the
-	 * target's own processors too. fabric_has_atomics() speaks of a NIC's atomics, and says
-	 * false here. */
+	 * target's own processors too. Here fabric_has_atomics() says false, because it speaks of a
+	 * NIC's atomics. */
 	bool has_processor_atomics;
 	/* Atomics return the old word in the other byte order. Known once fabric_has_atomics() is
 	 * true. */
@@ -115,7 +115,7 @@ struct fabric_event {
 struct fabric {
 	const struct fabric_ops *ops;
 	const struct fabric_listening_ops *listening; /* listener.h */
-	/* What some transports can do; NULL: this one cannot. */
+	/* Tables that some transports have; NULL: this one has none. */
 	const struct fabric_paged_ops *paged;	  /* paged.h: memory that a program brings */
 	const struct fabric_mapped_ops *mapped;	  /* mapped.h: the peer's memory itself */
 	const struct fabric_atomics_ops *atomics; /* atomics.h */
@@ -150,10 +150,9 @@ struct fabric_ops {
 	 * device that has it or that leads to it. With NULL, or an address of all the machine's,
 	 * any device serves. -ENODEV: there is none. */
 	int (*open)(const char *transport, const char *address, struct fabric **out);
-	/* Whether its device leads to an address. NULL: there is no choice of devices. */
+	/* True: its device leads to an address. NULL: there is no choice of devices. */
 	bool (*reaches)(struct fabric *fabric, const char *address);
-	/* Whether an address may lead somewhere from this machine; does not connect. NULL: it
-	 * may. */
+	/* True: an address may lead somewhere from this machine. Does not connect. NULL: it may. */
 	bool (*is_near)(const char *address);
 	void (*close)(struct fabric *fabric);
 
@@ -167,7 +166,7 @@ struct fabric_ops {
 	int (*memory_register)(struct fabric_domain *domain, void *addr, size_t length,
 			       unsigned access, struct fabric_memory *out);
 	/* Afterwards no peer can begin a transfer with the key. Returns false if a peer has been
-	 * given the memory itself: whatever the peer promised, it may still write to it, even after
+	 * given the memory itself. Whatever the peer promised, it may still write to it, even after
 	 * its endpoint is closed. Never use such memory again. Unmap it; then nobody else sees what
 	 * is written there. */
 	bool (*memory_deregister)(struct fabric_memory *memory);
@@ -231,12 +230,12 @@ struct fabric_ops {
  * address. */
 int fabric_open_at(const char *transport, const char *address, struct fabric **out);
 
-/* Whether there is a transport of this name. -EINVAL: no; `problem` says so and what there is, as the
- * end of a sentence. */
+/* Checks that there is a transport of this name. -EINVAL: no; `problem` says so and what there is,
+ * as the end of a sentence. */
 int fabric_transport_check(const char *name, char *problem, size_t size);
 
-/* Whether `name` may be the setting `congestion` of a fabric here. -EINVAL: no; `problem` says why
- * and what to do, as the end of a sentence. */
+/* Checks that `name` may be the setting `congestion` of a fabric here. -EINVAL: no; `problem` says
+ * why and what to do, as the end of a sentence. */
 int fabric_congestion_check(const char *name, char *problem, size_t size);
 
 static inline int fabric_open(const char *transport, struct fabric **out)

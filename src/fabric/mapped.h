@@ -4,8 +4,8 @@
  *
  * A transport between processes of one machine can give a peer the memory itself. Its transfers are
  * then copies, which need no target. So this table also has what such copies take away: a wait for
- * peers that are at the memory (end), and news of a target that has died. Gates guard the memory for
- * threads that touch it without the transport. A fabric without this capability has `mapped` NULL.
+ * peers at the memory (end), and news of dead targets. Gates guard the memory for threads that
+ * touch it without the transport. A fabric without this capability has `mapped` NULL.
  */
 #ifndef FABRIC_MAPPED_H
 #define FABRIC_MAPPED_H
@@ -33,8 +33,8 @@ struct fabric_inside {
  * (fabric_gate_drop()) are done with it.
  *
  * Each thread counts itself in a place of its own. Plain stores do for that if the peer has the
- * kernel put barriers into our threads between shutting the gate and looking who is inside
- * (hold_reach_all()).
+ * kernel put barriers into our threads (hold_reach_all()). The peer does so between shutting the
+ * gate and looking who is inside.
  */
 struct fabric_gate {
 	const atomic_uint *_Atomic word; /* the peer changes it, too */
@@ -153,7 +153,8 @@ static inline void fabric_gate_count(const struct fabric_gate *gate, unsigned ch
 	atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* Call it when the gate is shut. Of threads that leave at once, at least one sees that all left. */
+/* Call it when the gate is shut. At least one of the threads that leave at once sees that all
+ * left. */
 static inline void fabric_gate_left(const struct fabric_gate *gate)
 {
 	atomic_thread_fence(memory_order_seq_cst);

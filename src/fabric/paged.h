@@ -43,10 +43,11 @@ struct fabric_paged {
  * registrations, and until all its transfers have left.
  */
 struct fabric_pager {
-	/* Takes memory for all bytes of the transfer, and its sums: sets `addr`, `sums` and `taken`. -EAGAIN: there is
-	 * none now; the transfer, and what is behind it on the connection, waits, and each poll of
-	 * the queue asks again, in the order in which connections began to wait. So poll the queue
-	 * when there may be memory again. Another error: the transfer fails with it. */
+	/* Takes memory for all bytes of the transfer, and its sums: sets `addr`, `sums` and
+	 * `taken`. -EAGAIN: there is none now. The transfer, and what is behind it on the
+	 * connection, waits. Each poll of the queue asks again, in the order in which connections
+	 * began to wait. So poll the queue when there may be memory again. Another error: the
+	 * transfer fails with it. */
 	int (*take)(struct fabric_pager *pager, struct fabric_paged *paged);
 	/* A read: brings the bytes to `addr`. A write: they are at `addr`; keeps them. Calls
 	 * fabric_paged_ended() when it has ended, from within this call or later. */
@@ -71,10 +72,10 @@ struct fabric_paged_ops {
 			     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
 	/*
 	 * Transfers that are checked from our memory to what is behind the pager, and back. Sums of
-	 * all blocks go with the bytes: those of a write are made here, before the call returns, so
-	 * its memory must be there; those of a read are compared when its bytes are in our memory.
-	 * A transfer is of FABRIC_PAGED_MAX bytes at most, and begins with a block. It ends inside of
-	 * one only if there are zeros behind, and a write makes them zeros. -EBADMSG alone: some
+	 * all blocks go with the bytes. Those of a write are made here, before the call returns, so
+	 * its memory must be there. Those of a read are compared when its bytes are in our memory.
+	 * A transfer is of FABRIC_PAGED_MAX bytes at most, and begins with a block. It ends inside
+	 * of one only if there are zeros behind, and a write makes them zeros. -EBADMSG alone: some
 	 * block is other than it was sent. For paged memory alone; to other memory it ends the
 	 * connection. -ENOMEM: the transfer was not started, and the endpoint stays.
 	 */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the layer keeps in requests (ftl.h) until they are done. Callers leave it alone. */
+/* State that the layer keeps in requests (ftl.h) until they are done. Callers leave it alone. */
 #ifndef FLASH_REQUEST_H
 #define FLASH_REQUEST_H
 

@@ -2,9 +2,9 @@
 /*
  * The core, as the rooms of the manager see it. Each file has a header of its own.
  *
- * Whoever changes tables notes it (undo.h), so an operation may fail at any point: what it did is
- * taken back. What goes out of the core, such as calls and closed connections, waits for the
- * commit, or is good whatever becomes of that.
+ * Code that changes tables notes it (undo.h). So an operation may fail at any point: its changes
+ * are taken back. Effects outside of the core, such as calls and closed connections, wait for the
+ * commit, or are good whatever becomes of that.
  */
 #ifndef MANAGER_CORE_PRIVATE_H
 #define MANAGER_CORE_PRIVATE_H
@@ -64,7 +64,7 @@ struct core {
 	struct cds_list_head waiting; /* requests, each by the rule of its call */
 	size_t nr_looks;	      /* under way: use.c */
 
-	/* Of the batch that runs. */
+	/* These are of the batch that runs. */
 	struct cds_list_head answering;	  /* requests whose replies wait for the commit */
 	struct cds_list_head reading;	  /* requests that change nothing */
 	struct cds_list_head gone;	  /* peers to forget */

@@ -38,8 +38,8 @@ struct manager {
 	unsigned nr_connected; /* peers that are not forgotten */
 };
 
-/* A connection. Made when it opens; freed when the core has forgotten it and answered its requests:
- * those that wait for servers may be answered long after it is gone. */
+/* A connection. Made when it opens; freed when the core has forgotten it and answered its requests.
+ * Those that wait for servers may be answered long after it is gone. */
 struct peer {
 	struct cds_list_head node;
 	struct manager *manager;

@@ -24,19 +24,19 @@ struct live_session;
  * The states of memory, as a server has them, and what the manager knows of them:
  *
  *   state at the server   here
- *   GRANTED               EXTENT_GRANTED: in its namespace, regions may use it
- *   GRANTED or DRAINING   EXTENT_DRAINING: nobody's, and stored so before its server is told
- *                         EXTENT_TOLD: the same, and the server's connection carries ExtentsRelease
- *   FENCED                EXTENT_FENCED: the server has answered, or its incarnation has ended: the
- *                         record is deleted with that, so it is the state of an extent that goes
+ *   GRANTED               EXTENT_GRANTED: in its namespace. Regions may use it.
+ *   GRANTED or DRAINING   EXTENT_DRAINING: nobody's, and stored so before its server is told.
+ *                         EXTENT_TOLD: likewise, and the server's connection carries ExtentsRelease.
+ *   FENCED                EXTENT_FENCED: the server has answered, or its incarnation has ended. The
+ *                         record is deleted with that, so it is the state of an extent that goes.
  *   SCRUBBED, FREE        the server's alone: bytes of its report (dirty, clean). The next
  *                         extent that it grants is scrubbed, and has a new number
  *
  *   from       may become          by
  *   GRANTED    DRAINING            state_release_extent(): release or delete of the namespace
  *              FENCED              state_remove_extent(): a new incarnation of the server, or it
- *                                  joins again and does not have it: regions that use it are lost;
- *                                  or an operator removed the server, from any state
+ *                                  joins again and does not have it. Regions that use it are lost.
+ *                                  From any state: an operator removed the server
  *   DRAINING   TOLD                drive_releases() in servers.c
  *              FENCED              a new incarnation of the server, or the server has answered
  *                                  (released() in servers.c)
@@ -51,18 +51,18 @@ struct live_session;
  * Moves between DRAINING and TOLD are never taken back; all others are.
  *
  * No clock moves an extent. Extents that a server granted to a reservation that failed are in no
- * table: they are given back by a call of their own, or when the server joins again.
+ * table. A call of their own gives them back, or the next join of the server.
  *
  * An extent may begin to drain only when no region uses it. Two rules keep memory in use until it
  * is safe. A freed region (is_freed) keeps its chunks while a session has it open, and on flash until
  * they are trimmed. A session that
  * ended (is_ending) keeps its regions open until each server in its fences has answered SessionEnd
- * or has ended; session_fenced() then drops what no fence holds any more.
+ * or has ended. Then session_fenced() drops what no fence holds any more.
  */
 enum extent_state { EXTENT_GRANTED, EXTENT_DRAINING, EXTENT_TOLD, EXTENT_FENCED };
 
-/* What jobs may ask servers for, counted in one pass over them (quota.h). In memory alone, and never taken
- * back. */
+/* The bytes that jobs may ask servers for, counted in one pass over the jobs (quota.h). In memory
+ * alone, and never taken back. */
 struct claims {
 	uint64_t pass, bytes;
 };
@@ -129,7 +129,7 @@ struct lane {
 	uint64_t store; /* to which it leads; 0: to the server's DRAM */
 };
 
-/* What extents are granted out of: a server's DRAM, or a store. Its extents all have one life. */
+/* The source of extents: a server's DRAM, or a store. Its extents all have one life. */
 struct pool {
 	struct server *server;	   /* that has it. NULL: no server that is left has this store */
 	struct flash_store *store; /* NULL: it is DRAM */
@@ -169,8 +169,8 @@ struct orphan {
 
 /*
  * A device of flash with the extents on it, which outlive its server. It is up while the connection
- * lasts on which its server named it when it joined. What tells that is of connections, as the
- * counts of its orphans are, and not stored.
+ * lasts on which its server named it when it joined. The fields that tell that belong to
+ * connections, as the counts of its orphans do, and are not stored.
  */
 #define STORE_UUID_BYTES 16U
 struct flash_store {
@@ -226,8 +226,8 @@ struct extent {
  *   TOLD     the store's connection carries ExtentsTrim
  *   DONE     it has answered, or the extent has gone or is being released
  *
- * Moves between WANTED and TOLD are never taken back. What is taken back from DONE is WANTED. When
- * all are DONE, the region goes in the same commit.
+ * Moves between WANTED and TOLD are never taken back. A trim that is taken back from DONE is
+ * WANTED. When all are DONE, the region goes in the same commit.
  */
 enum trim_state { TRIM_WANTED, TRIM_TOLD, TRIM_DONE };
 
@@ -250,14 +250,14 @@ struct region {
 	struct cds_list_head references;
 	struct cds_list_head trim_node; /* with trims: of the state's trimming */
 	enum trim_state *trims; /* one for each copy of the layout; NULL: it does not wait */
-	/* Of a version of a copy-on-write region: the generation of its first version, else 0. Each
-	 * version is a region (state_versions.c). */
+	/* The generation of the first version of a copy-on-write region; 0: it is no such region.
+	 * Each version is a region (state_versions.c). */
 	uint64_t family;
 	uint64_t version; /* counts from 1 */
 	bool is_draft;	  /* is_freed, too: it has no name before it is published */
 	uint64_t claim;	  /* of a draft: a random number of its writer's */
-	/* Of a draft: since when its writer has it, and when he used it last. 0: before the manager
-	 * started. Not stored, and never taken back. */
+	/* For a draft: since when its writer has it, and when he used it last. 0: before the
+	 * manager started. Not stored, and never taken back. */
 	uint64_t begun_at, used_at;
 	bool has_word; /* the last chunk of its layout lies behind its bytes */
 	struct cds_list_head

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the log says about peers that behave wrongly. */
+/* Lines of the log about peers that behave wrongly. */
 #include <errno.h>
 #include <stdio.h>
 

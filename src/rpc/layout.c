@@ -178,7 +178,7 @@ void layout_set_last(struct layout *layout, uint64_t length)
 	layout->length = group->start + length;
 }
 
-/* What of a layout is lost when another is made like it. */
+/* The part of a layout that is lost when another is made like it. */
 struct loss {
 	const struct layout_home *home; /* NULL: nothing more than before */
 	uint64_t extent;

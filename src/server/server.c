@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Assembles a server from its parts and takes it apart again: the pool of extents (extent.c), the
- * lanes over which it is reached (lanes.c), the tickets (tickets.c), the control port (control.c),
- * the membership in the cluster (membership.c). Called by the daemon.
+ * Assembles a server from its parts and takes it apart again. It is reached over lanes (lanes.c)
+ * and a control port (control.c). Its other parts are the pool of extents (extent.c), the tickets
+ * (tickets.c), and the membership in the cluster (membership.c). Called by the daemon.
  */
 #include <errno.h>
 #include <limits.h>
@@ -187,8 +187,8 @@ static int start_progress(struct server *server, const struct server_options *op
 	return lanes_start(server->lanes, options->sysfs ? options->sysfs : "/sys", &progress);
 }
 
-/* A store's lane listens at the host where the first lane over tcp does, on a port of its own; without one,
- * where clients' control connections come. */
+/* A store's lane listens at the host where the first lane over tcp does, on a port of its own.
+ * Without one, it listens where clients' control connections come. */
 static void stores_host(const struct server_options *options, char out[FABRIC_ADDRESS_MAX])
 {
 	const char *address = options->control_address;

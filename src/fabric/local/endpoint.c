@@ -92,7 +92,7 @@ int local_connect(struct fabric_queue *base, const char *address, const void *pr
 
 /* ---- The link */
 
-/* Of a length that nobody can change. */
+/* Makes a link of a length that nobody can change. */
 static int make_link(void)
 {
 	int fd = memfd_create("afar-link", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -324,7 +324,7 @@ void local_endpoint_finish(struct local_endpoint *endpoint, uint64_t context, in
 
 /* ---- Reading and writing */
 
-/* Whether all that the peer has revoked is heard of, so that what is mapped is still lent. */
+/* True: all that the peer has revoked is heard of, so that what is mapped is still lent. */
 static inline bool is_current(const struct local_endpoint *endpoint)
 {
 	return atomic_load(&endpoint->theirs->nr_revoked) == endpoint->nr_revoked_heard;

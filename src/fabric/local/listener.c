@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Listeners: strangers connect and say hello; who has said it becomes a request, to be accepted
- * (endpoint.c) or rejected. Until then a stranger costs a descriptor and less than 100 bytes, and there are
- * never more than STRANGERS_MAX: one more, and the one that has waited longest goes.
+ * (endpoint.c) or rejected. Until then a stranger costs a descriptor and less than 100 bytes. There
+ * are never more than STRANGERS_MAX: one more, and the one that has waited longest goes.
  *
  * A listener owns its socket and the file that it is, an epoll over it and the strangers' sockets, and the
  * strangers. Any thread may call; a lock orders them.

@@ -19,7 +19,7 @@
  * A one-sided transfer is a copy. The first transfer that names a key asks the peer for the memory
  * behind it. The memory comes as a descriptor, and stays mapped until the key or the connection
  * ends. Only the kernel limits a peer's use of a descriptor. Therefore we lend only whole files
- * (base/shared.h), a peer that may only read gets a descriptor for reading, and memory that was
+ * (base/shared.h), and a peer that may only read gets a descriptor for reading. Memory that was
  * lent is never used again (fabric.h, memory_deregister).
  *
  * A transfer looks into the link after it has copied. If its key ended meanwhile, it fails; so a

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The memory that a connection's peer has lent: mapped when it comes, found again for each transfer, copied
- * from and to, and mapped once more where somebody wants it. Called by the endpoint's thread; an endpoint owns its
- * mappings, and a mapping its pieces, but not the address space that they are in. Other threads may have windows on
- * mappings, all with one gate, which is shut before any of the memory is unmapped.
+ * The memory that a connection's peer has lent. It is mapped when it comes, found again for each
+ * transfer, and copied from and to. It is mapped once more where somebody wants it. Called by the
+ * endpoint's thread; an endpoint owns its mappings, and a mapping its pieces, but not the address
+ * space that they are in. Other threads may have windows on mappings, all with one gate, which is
+ * shut before any of the memory is unmapped.
  */
 #include <errno.h>
 #include <fcntl.h>

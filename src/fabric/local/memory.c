@@ -169,9 +169,9 @@ void local_memory_forget(struct local_endpoint *endpoint)
 	pthread_mutex_unlock(&endpoint->domain->lock);
 }
 
-/* The message first, then the count of it: who sees the count finds the message. A peer that has left so much
- * unheard that there is no room has its connection ended; the endpoint's own thread learns of that from
- * the socket. */
+/* Sends the message first, then counts it: who sees the count finds the message. Ends the
+ * connection of a peer that has left so much unheard that there is no room. The endpoint's own
+ * thread learns of that from the socket. */
 static void revoke_from(struct local_endpoint *endpoint, uint64_t key)
 {
 	const struct local_message message = local_talk_message(LOCAL_REVOKE, key);

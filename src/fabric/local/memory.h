@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What memory.c has for the other files of this folder: domains, and what is registered in them and lent. */
+/* Functions of memory.c for the other files of this folder: domains, and what is registered in them
+ * and lent. */
 #ifndef FABRIC_LOCAL_MEMORY_H
 #define FABRIC_LOCAL_MEMORY_H
 

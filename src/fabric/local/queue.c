@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A queue: endpoints and one epoll descriptor over their sockets. Transfers are done when they are posted:
- * polling hands out their completions, without a system call. epoll is level-triggered and always looks
- * for the same, so before sleeping only the peers must be told to ring.
+ * polling hands out their completions, without a system call. The epoll descriptor is
+ * level-triggered and always looks for the same, so before sleeping only the peers must be told to
+ * ring.
  */
 #include <errno.h>
 #include <stdlib.h>

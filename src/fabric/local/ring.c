@@ -51,7 +51,7 @@ static void put(struct local_endpoint *endpoint, const void *data, uint32_t leng
 	endpoint->out_written += length;
 }
 
-/* As much of a message, and of its padding, as there is room for. True: that was all. */
+/* Puts as much of a message, and of its padding, as there is room for. True: that was all. */
 static bool put_message(struct local_endpoint *endpoint, struct local_outgoing *out, uint32_t room)
 {
 	const struct ring_header header = {.length = (uint32_t)out->length};

@@ -50,9 +50,9 @@ _Static_assert(sizeof(struct local_message) == 24, "no padding");
 #define LOCAL_RING_BYTES 32768U /* a power of two, and a multiple of LOCAL_RING_ALIGN */
 #define LOCAL_RING_ALIGN 8U	/* messages begin at multiples of this */
 
-/* One end's words to the other. Only that end writes them, but for this: the other end resets
- * is_asleep and wants_room when it sends LOCAL_WAKE, and sets nr_revoked to LOCAL_ENDED when this
- * end has died. */
+/* One end's words to the other. Only that end writes them, with two exceptions. The other end
+ * resets is_asleep and wants_room when it sends LOCAL_WAKE. It sets nr_revoked to LOCAL_ENDED when
+ * this end has died. */
 struct local_side {
 	/* Bytes put into this end's ring, and bytes taken out of the other's. They only grow. */
 	_Alignas(64) atomic_uint written;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Atomics, by NICs. Some NICs bring the word back in the other byte order and do not say so, and libfabric has had them
- * wrong for long: so they are tried once, on a word of our own over a connection to ourselves, before anybody
- * relies on them. Called through the fabric seam, the trial from any thread.
+ * Atomics, by NICs. Some NICs bring the word back in the other byte order and do not say so, and
+ * libfabric has had them wrong for long. So they are tried once, on a word of our own over a
+ * connection to ourselves, before anybody relies on them. Called through the fabric seam, the trial
+ * from any thread.
  */
 #include <errno.h>
 #include <rdma/fi_atomic.h>
@@ -123,7 +124,7 @@ static bool await(struct trial *trial)
 	return completion.status == 0;
 }
 
-/* Whether they do what they should, in one of two byte orders. */
+/* True: they do what they should, in one of two byte orders. */
 static bool try_them(struct trial *trial)
 {
 	struct ofi_endpoint *endpoint = ofi_container(trial->endpoints[0], struct ofi_endpoint);

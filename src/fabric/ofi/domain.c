@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Protection domains and the memory registered in them. A key means something in the domain it was made in,
- * and an endpoint is in one domain: a NIC looks keys up in its protection domain.
- * Called through the fabric seam, from any thread. A domain owns libfabric's.
+ * and an endpoint is in one domain. A NIC looks keys up in its protection domain. Called through
+ * the fabric seam, from any thread. A domain owns libfabric's.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 /*
  * libfabric, loaded when it is first needed. Debian's libfabric brings libraries for other vendors'
  * networks along, which take 200 ms to load. A program that only asks the manager, like most
- * commands, does without. library.c defines libfabric's functions as calls to the real ones, so
- * that code that uses them just includes libfabric's headers.
+ * commands, does without. In library.c libfabric's functions are defined as calls to the real ones,
+ * so code that uses them just includes libfabric's headers.
  */
 #ifndef FABRIC_OFI_LIBRARY_H
 #define FABRIC_OFI_LIBRARY_H

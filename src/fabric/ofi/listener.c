@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Listeners: strangers' connection requests, one by one, each to be accepted (endpoint.c) or rejected.
- * A listener owns libfabric's passive endpoint and an EQ of its own, so that any thread can wait for
+ * A listener owns libfabric's passive endpoint and an EQ of its own. So any thread can wait for
  * requests beside the queues that serve the connections.
  */
 #include <errno.h>

@@ -82,9 +82,9 @@ struct ofi_cq {
 };
 
 /*
- * An endpoint that connects has a CQ of its own, which is closed with it, because verbs does not
- * say on which endpoint a transfer has failed. Neither a failed transfer nor a dead peer ends the
- * connection or its other transfers; we do.
+ * An endpoint that connects has a CQ of its own, which is closed with it. The reason is that verbs
+ * does not say on which endpoint a transfer has failed. Neither a failed transfer nor a dead peer
+ * ends the connection or its other transfers; we do.
  *
  * CQs are warm or cold. Each poll reads the warm ones. A cold one has been armed with fi_trywait()
  * since it was last touched, so the epoll descriptor reports when it has work again. With a single

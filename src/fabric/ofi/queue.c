@@ -20,7 +20,7 @@
 #define READY_EVENTS 32
 #define CQ_SIZE_MIN  64
 
-/* Of <infiniband/verbs.h>, which is not needed otherwise. */
+/* From <infiniband/verbs.h>, which is not needed otherwise. */
 #define IBV_WC_RETRY_EXC_ERR	 12
 #define IBV_WC_RNR_RETRY_EXC_ERR 13
 

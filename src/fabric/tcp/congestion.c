@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Congestion control of data sockets. Each end chooses for what it sends: a name, "system" for whatever the kernel gives
- * the socket, or "auto". That keeps the system's choice but where it is a bbr and the peer is on this machine: bbr
- * paces by what it believes a link can carry, and loopback has no link. Called when sockets are made; owns nothing.
+ * the socket, or "auto". The last keeps the system's choice but where it is a bbr and the peer is
+ * on this machine. A bbr paces by what it believes a link can carry, and loopback has no link.
+ * Called when sockets are made; owns nothing.
  */
 #include <errno.h>
 #include <netinet/in.h>

@@ -41,8 +41,8 @@ static void set_socket_options(int fd)
 }
 
 /*
- * Ends a connection for good: what is in the socket does not reach the peer any more, and it hears of the
- * end at once, whatever else has the socket open (a forked child).
+ * Ends a connection for good: what is in the socket does not reach the peer any more. The peer
+ * hears of the end at once, whatever else has the socket open (a forked child).
  */
 static void abort_socket(int fd)
 {
@@ -429,7 +429,7 @@ int tcp_write_durable(struct fabric_endpoint *endpoint, const struct fabric_piec
 	return transfer(endpoint, TCP_WRITE_DURABLE, pieces, nr_pieces, remote, key, context);
 }
 
-/* What is wrong with a checked transfer, if nothing else is. */
+/* Checks what only a checked transfer must heed, and makes room for its sums. */
 static int check_blocks(struct fabric_endpoint *base, const struct fabric_piece *pieces,
 			unsigned nr_pieces, uint64_t remote)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Listeners: strangers connect and say hello; who has said it becomes a request, to be accepted
- * (endpoint.c) or rejected. Until then a stranger costs a descriptor and less than 300 bytes, and there are
- * never more than STRANGERS_MAX: one more, and the one that has waited longest goes. When the machine or the
- * process is short of something that a connection takes, nobody is accepted for PAUSE_MS: who connects has to wait.
+ * (endpoint.c) or rejected. Until then a stranger costs a descriptor and less than 300 bytes. There
+ * are never more than STRANGERS_MAX: one more, and the one that has waited longest goes. When the
+ * machine or the process is short of something that a connection takes, nobody is accepted for
+ * PAUSE_MS: who connects has to wait.
  *
  * A listener owns its socket, the alarm that ends a pause, an epoll over these and the strangers' sockets, and the
  * strangers. Any thread may call; a lock orders them.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Domains and the memory registered in them. A key is 64 random bits that mean something in one domain.
- * Registering and deregistering come from any thread, looking up from the threads of the endpoints, which
- * take copies: a transfer that has begun never refers to a registration.
+ * Registering and deregistering come from any thread. Looking up comes from the threads of the
+ * endpoints, which take copies: a transfer that has begun never refers to a registration.
  */
 #include <errno.h>
 #include <stdlib.h>

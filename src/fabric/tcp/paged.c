@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Peers' transfers to paged memory, between the frames of stream.c and a pager. Pagers end them in
- * any order, and replies leave in the order of the requests. That is FlashNet's lazy registration
- * (A. Trivedi's thesis, 5.3.2.1): out-of-order pages, in-order network.
+ * any order, and replies leave in the order of the requests. The scheme is FlashNet's lazy
+ * registration (A. Trivedi's thesis, 5.3.2.1): out-of-order pages, in-order network.
  *
  * An endpoint owns its transfers. One is taken from the time when the pager has memory for it until
- * its reply is sent or the connection ends; otherwise it is idle.
+ * its reply is sent or the connection ends. Otherwise it is idle.
  */
 #include <errno.h>
 #include <stdlib.h>

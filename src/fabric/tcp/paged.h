@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What paged.c (peers' transfers to paged memory) and sums.c (of checked transfers) have for the other files of this folder. */
+/* Functions of paged.c (peers' transfers to paged memory) and sums.c (of checked transfers) for the
+ * other files of this folder. */
 #ifndef FABRIC_TCP_PAGED_H
 #define FABRIC_TCP_PAGED_H
 
@@ -40,7 +41,7 @@ int tcp_sums_open(struct tcp_endpoint *endpoint);
 /* Adds the sums to a checked request and its reply, both of which are filled in otherwise. */
 void tcp_sums_prepare(const struct tcp_endpoint *endpoint, struct tcp_expected *expected,
 		      struct tcp_outgoing *out);
-/* Whether the bytes of the checked read whose turn it is are those whose sums have come. */
+/* True: the bytes of the checked read whose turn it is are those whose sums have come. */
 bool tcp_sums_fit(const struct tcp_endpoint *endpoint);
 /* Changes the sums of so many bytes between our byte order and that of the wire. */
 void tcp_sums_swap(uint32_t *sums, uint64_t length);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A queue: endpoints and one epoll descriptor over their sockets. Polling is the hot path: one recv() for
- * each warm endpoint. epoll is level-triggered, so nothing need be asked before sleeping on it; what it looks
- * for is only put right then.
+ * each warm endpoint. The epoll descriptor is level-triggered, so nothing need be asked before
+ * sleeping on it; what it looks for is only put right then.
  *
  * Where many endpoints move something at about the same time, most of those calls find nothing. Then each poll asks
  * epoll first, receives from those alone that it names, and leaves them to it again at once.

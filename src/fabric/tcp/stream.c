@@ -67,7 +67,7 @@ static size_t gather_frame(struct tcp_outgoing *out, uint64_t skip, size_t most,
 	return bytes;
 }
 
-/* Of `nr_max` frames and `most` bytes at most. */
+/* Gathers `nr_max` frames and `most` bytes at most. */
 static size_t gather(struct tcp_endpoint *endpoint, uint32_t nr_max, size_t most, struct iovec *iov,
 		     size_t *nr_iov)
 {
@@ -107,8 +107,9 @@ static void note_sent(struct tcp_endpoint *endpoint, uint64_t bytes)
 }
 
 /*
- * TCP may send nothing of a call before it has copied all of it from us. With more to come the peer is busy meanwhile; but who
- * waits for a MiB and nothing else would wait for two copies, one after the other. So the last goes in two parts.
+ * TCP may send nothing of a call before it has copied all of it from us. With more to come the peer
+ * is busy meanwhile. But a peer that waits for a MiB and nothing else would wait for two copies,
+ * one after the other. So the last goes in two parts.
  */
 static ssize_t send_frames(struct tcp_endpoint *endpoint, uint32_t nr_max)
 {

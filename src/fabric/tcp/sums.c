@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sums of checked transfers, at the end that has asked: made of memory that is to be written, and
- * compared with what has come of a read. An endpoint has memory for the sums of all its requests,
- * from the first checked one on. Called by endpoint.c, stream.c and paged.c.
+ * Sums of checked transfers, at the end that has asked. They are made of memory that is to be
+ * written, and compared with what has come of a read. An endpoint has memory for the sums of all
+ * its requests, from the first checked one on. Called by endpoint.c, stream.c and paged.c.
  */
 #include <errno.h>
 #include <stdlib.h>

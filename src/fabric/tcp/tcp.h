@@ -164,7 +164,8 @@ struct tcp_endpoint {
 	/* Replies that are due. Their requests are sent up to `expected_sent`. */
 	struct tcp_expected *expected;
 	uint32_t expected_mask, expected_first, expected_sent, expected_end;
-	/* Of checked requests: TCP_SUMS_MAX for each place in `expected`; NULL: there was none. */
+	/* Sums of checked requests: TCP_SUMS_MAX for each place in `expected`; NULL: there was
+	 * none. */
 	uint32_t *sums;
 
 	struct tcp_receive receives[FABRIC_RECEIVE_MAX];
@@ -199,7 +200,7 @@ struct tcp_queue {
 	struct cds_list_head connecting; /* of tcp_endpoint.connecting           */
 	struct cds_list_head eventful;	 /* of tcp_endpoint.eventful: have an event */
 	struct cds_list_head held;	 /* of tcp_endpoint.held: have something to send */
-	/* Of tcp_endpoint.lacking: wait for memory of a pager's, the longest first. */
+	/* These wait for memory of a pager's, the longest first (tcp_endpoint.lacking). */
 	struct cds_list_head lacking;
 };
 
@@ -316,7 +317,7 @@ static inline bool tcp_stream_is_undecided(const struct tcp_endpoint *endpoint)
 	return endpoint->out_next != endpoint->out_end &&
 	       endpoint->out[endpoint->out_next & endpoint->out_mask].type == TCP_UNDECIDED;
 }
-/* Whether a request can be taken: there is room for its reply. */
+/* True: a request can be taken, because there is room for its reply. */
 static inline bool tcp_stream_has_reply_place(const struct tcp_endpoint *endpoint)
 {
 	return endpoint->nr_replies < TCP_REPLIES_MAX &&

@@ -43,7 +43,8 @@ enum tcp_frame_type {
 	TCP_MESSAGE,	   /* followed by the message                  */
 	TCP_FAILED,	   /* instead of another reply: the request could not be carried out */
 	TCP_WRITE_DURABLE, /* as TCP_WRITE; replied to when the bytes survive the loss of power */
-	/* As those without it, with sums: behind the bytes, a CRC32C of each block of them. */
+	/* Like those without CHECKED, with sums: behind the bytes, a CRC32C of each block of
+	 * them. */
 	TCP_READ_CHECKED,
 	TCP_WRITE_CHECKED,
 	TCP_WRITE_CHECKED_DURABLE,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Changes of the address space. Each makes a few calls to the layer, one after the other: records
- * in an order that a crash may cut anywhere, then a sync. space_table.h has the ranges in memory,
- * space_look.c finds them, and space_open.c has what was changing when the last process ended.
+ * in an order that a crash may cut anywhere, then a sync. The ranges in memory are in
+ * space_table.h, space_look.c finds them, and space_open.c has what was changing when the last
+ * process ended.
  *
  * Before its first call a change holds all addresses and room that it will need. It keeps what it
  * gives up until its last call has ended. So it can always be finished or undone.
@@ -367,7 +368,7 @@ int space_relocate(struct space *space, struct space_request *request)
 
 /*
  * ---- shrinking: writes a record of the intent, then trims and writes the new record with the last
- * step. The trim goes to the end of what a range can be, because a damaged page of the map may have
+ * step. It trims to the end of what a range can be, because a damaged page of the map may have
  * entries behind the range's end.
  */
 

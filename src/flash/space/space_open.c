@@ -82,8 +82,8 @@ static int repeat_change(struct space *space, struct space_entry *entry)
 }
 
 /*
- * Repeats the changes that a crash interrupted. Without memory the rest waits for the next open:
- * the blocks that were to go cannot be found anyway, and the open cannot fail any more because the
+ * Repeats the changes that a crash interrupted. Without memory the rest waits for the next open.
+ * The blocks that were to go cannot be found anyway. The open cannot fail any more, because the
  * layer already has requests.
  */
 static void repeat_changes(struct space *space)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the files of the address space share: space.c (changes), space_look.c, space_open.c. */
+/* Declarations that the files of the address space share: space.c (changes), space_look.c,
+ * space_open.c. */
 #ifndef FLASH_SPACE_PRIVATE_H
 #define FLASH_SPACE_PRIVATE_H
 

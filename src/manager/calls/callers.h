@@ -12,7 +12,7 @@ enum audience { FOR_ANYBODY, FOR_SERVER, FOR_CLIENT, FOR_OPERATOR };
 int caller_check(const struct core *core, enum audience audience, const struct event *event);
 /* Finds the session of a request: it exists, and came on its own connection. -AFAR_ESESSION. */
 int core_session(struct core *core, const struct event *event, struct session **out);
-/* Tells what a principal is now. That may have changed since its handshake. */
+/* Tells what a principal is now: it may be another kind than at its handshake. */
 enum principal_kind core_principal_kind(const struct core *core, const char *name);
 /* True: the caller may know of all sessions. False: only of its principal's. */
 bool is_operator(const struct core *core, const struct session *caller);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Whose keys the manager takes: those of its key files, which never change while it runs, and those
- * that operators add. The rpc loop's thread looks keys up in handshakes; the core's thread changes
- * them. All functions may be called from any thread.
+ * The keys that the manager takes: those of its key files, which never change while it runs, and
+ * those that operators add. The rpc loop's thread looks keys up in handshakes; the core's thread
+ * changes them. All functions may be called from any thread.
  *
- * What a principal is counts at its requests, not here: the core asks its tables for those that
- * were added, and the keyring for those of the files.
+ * The core looks up what a principal is at each request, not at the handshake. It asks its tables
+ * for those that were added, and the keyring for those of the files.
  */
 #ifndef MANAGER_KEYRING_H
 #define MANAGER_KEYRING_H
@@ -32,8 +32,8 @@ void keyring_close(struct keyring *keyring);
 
 /* The secret of an identity, or false. Fits a struct rpc_keyring. */
 bool keyring_find(void *keyring, const char *identity, uint8_t secret[KEY_BYTES]);
-/* Whether the key that was found last is the identity's still: for a connection that opens, whose
- * key was looked up just before on the same thread. It may have been revoked since, and another one
+/* True: the key that was found last is still the identity's. For a connection that opens, whose key
+ * was looked up just before on the same thread. It may have been revoked since, and another one
  * made. */
 bool keyring_is_current(struct keyring *keyring, const char *identity);
 

@@ -51,8 +51,8 @@ struct outgoing *outgoing_new(outgoing_answered *answered, const struct live_ser
 struct outgoing *outgoing_new_to(outgoing_answered *answered, void *peer);
 void outgoing_free(struct outgoing *outgoing);
 #define CORE_NO_TIMEOUT UINT32_MAX
-/* A device may take many seconds for each operation. That is no reason to lose its server; one that is gone is noticed by its
- * connection. */
+/* A device may take many seconds for each operation, which is no reason to lose its server. The
+ * connection tells when a server is gone. */
 #define STORE_TIMEOUT_MS 3600000U
 /* Sends a call. If it cannot be sent, it is answered with the error in the next run. Takes
  * `outgoing` and `request` over. */

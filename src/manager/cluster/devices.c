@@ -3,9 +3,9 @@
  * Devices that an operator adds to a running server, and takes from it. Both are jobs (job.h) of one
  * question to the server.
  *
- * To add, the server is asked to open the device. It lends the store itself, by StoreLend, before it
- * answers: that is the join of one store, with the checks and the commit of a join. If it is refused,
- * or the server hears nothing, it closes the device again.
+ * To add, the server is asked to open the device. Before it answers, it lends the store itself by
+ * StoreLend: the join of one store, with the checks and the commit of a join. If it is refused, or
+ * the server hears nothing, it closes the device again.
  *
  * To remove, nothing may be reserved in the store. Nothing new is placed there from when the server is
  * asked. When it has answered, the store is away, whatever becomes of the commit that takes its record

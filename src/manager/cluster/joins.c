@@ -2,8 +2,8 @@
 /*
  * Servers that join: finds out which one it is, what memory it still has, and what is lost. Their
  * stores have a room of their own (flash.c). A
- * server joins at every reconnection, and after a restart of its own or of the manager's. The same
- * incarnation goes on; another one has lost everything.
+ * server joins at every reconnection, and after a restart of its own or of the manager's. An
+ * incarnation that we know goes on; another one has lost everything.
  */
 #include <errno.h>
 #include <openssl/crypto.h>
@@ -83,7 +83,7 @@ static bool is_key_of(const struct server *server, const char *principal)
 	return server->principal[0] == '\0' || strcmp(server->principal, principal) == 0;
 }
 
-/* Finds the record of the server that joins: by its number, or, if it kept none, the one that is
+/* Finds by its number the record of the server that joins. If it kept none, finds the one that is
  * down and had this name on this address and this key. No two servers can have one address at once.
  * NULL: it is new. */
 static struct server *find_known(const struct core *core, const Afar__Server *self,
@@ -204,9 +204,9 @@ static struct extent *find_reported(const struct core *core, const struct server
 		       : NULL;
 }
 
-/* The same incarnation is back. It shall release extents that we do not know; those that it does
- * not have any more are lost. Extents that were draining still are, reported or not: the server is
- * told again, and answers when it is done. */
+/* An incarnation that we know is back. It shall release extents that we do not know; those that it
+ * does not have any more are lost. Extents that were draining still are, reported or not: the
+ * server is told again, and answers when it is done. */
 static int reconcile(struct core *core, struct server *server, const Afar__ServerJoin *ask,
 		     Afar__ServerJoined *joined)
 {
@@ -406,7 +406,7 @@ int server_join(struct core *core, struct session *session, struct event *event)
 	if (!joined->cluster || !joined->term)
 		return error_code(-ENOMEM);
 	joined->ends_sessions = terms_are_older(core, ask->term) && !ask->has_ended_sessions;
-	/* What its sessions can reach is given to nobody before it is here. */
+	/* Nobody is given what its sessions can reach before it is here. */
 	if (joined->ends_sessions && ask->ends_first)
 		return 0;
 	joined->release = calloc(ask->n_extents + 1, sizeof(*joined->release));

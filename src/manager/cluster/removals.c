@@ -11,8 +11,8 @@
  * sessions that have ended. So its incarnation is refused for good (joins.c). Another incarnation
  * has nothing of that.
  *
- * Its stores stay, and are nobody's until a server joins with them. That one has opened the device,
- * so the process that was removed has let go of it.
+ * Its stores stay, and are nobody's until a server joins with them. By then that server has opened
+ * the device, so the process that was removed has let go of it.
  */
 #include <errno.h>
 #include <stdlib.h>

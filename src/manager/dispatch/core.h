@@ -8,7 +8,7 @@
  * store. One commit makes all of them durable, and only then are replies sent. If the commit fails,
  * what the batch changed is taken back (undo.h), and the batch is answered with that error.
  *
- * What servers and clients do is not taken back: lost connections, answers, and what jobs have
+ * Nothing takes back what servers and clients do: lost connections, answers, and what jobs have
  * asked for.
  */
 #ifndef MANAGER_CORE_H
@@ -110,17 +110,17 @@ void core_close(struct core *core);
 /* Takes the events of the list over, and does what they ask and what is due by the clock. */
 void core_run(struct core *core, struct cds_list_head *events);
 
-/* Answers a request between two runs, or while the core is lent, if it changes nothing that is stored, need not
- * wait, and reads nothing that is not committed. False: core_run() is to have it. */
+/* Answers a request between two runs, or while the core is lent. False: core_run() is to have it,
+ * because it changes something stored, may have to wait, or reads something not committed. */
 bool core_answer(struct core *core, struct event *event);
 
-/* Whether `event` may be answered before another one that came earlier and is not handled yet. A question may, but not
- * before what its own connection answered: the client asks anew because it has given something up, and we must have heard
- * that first. */
+/* True: `event` may be answered before another one that came earlier and is not handled yet. A
+ * question may, but not before an answer of its own connection. Its client asks anew because it has
+ * given something up, and we must have heard that first. */
 bool core_can_overtake(const struct event *event, const struct event *earlier);
 
-/* While core_run() waits for the metastore, it lends the core: between the two calls of `lend`, on the thread
- * that runs it, one thread at a time may call core_answer(). */
+/* While core_run() waits for the metastore, it lends the core. It calls `lend` twice, on its own
+ * thread; between the two, one thread at a time may call core_answer(). */
 void core_set_lend(struct core *core, void (*lend)(void *argument, bool is_lent), void *argument);
 
 /* When core_run() is needed next, even if no event comes. UINT64_MAX: never, 0: now. */

@@ -16,7 +16,7 @@
 /* Ends one of whom nobody has told that he holds it, or what it has ahead. */
 static int end_one(struct file *file)
 {
-	/* Whoever holds it closes it later; it may get a name before. */
+	/* The sessions that hold it close it later; it may get a name before. */
 	if (file_is_held(file))
 		return file_note_ahead(file, true) ?: file_settle(file);
 	record_delete_ahead(file->fs, file->ino);
@@ -57,7 +57,7 @@ static int end_left(struct fs *fs)
 	return 0;
 }
 
-/* What failed is tried again, but not at once. It holds up nobody else. */
+/* Work that failed is tried again, but not at once. It holds up nobody else. */
 static void end_work(struct core *core, size_t mark, int ret)
 {
 	if (undo_end(core->undo, mark, ret) < 0)

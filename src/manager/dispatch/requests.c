@@ -161,8 +161,8 @@ struct operation {
 };
 
 /* A manager that has just started does not see its servers yet. They come back within moments.
- * Until then, or for a while, requests wait that choose among servers, or tell where bytes are: a program that has just begun
- * would fail for a server that is there. */
+ * Until then, or for a while, requests wait that choose among servers, or tell where bytes are.
+ * Otherwise a program that has just begun would fail for a server that is there. */
 static uint64_t wait_for_servers(struct core *core, struct event *event)
 {
 	uint64_t until = core->started_at + CORE_RECOVERY_NS;
@@ -353,7 +353,7 @@ static int run_operation(struct core *core, const struct operation *operation, s
 
 /* ---- What becomes of a request */
 
-/* What a request that waits is about, and the rights that it takes. */
+/* The subject of a request that waits, and the rights that it takes. */
 struct subject {
 	bool is_named;		    /* it is about a namespace, or something in one */
 	const struct namespace *ns; /* NULL: it is not there */
@@ -459,8 +459,8 @@ static void answer_read(struct core *core, const struct operation *operation, st
 	event_answer(core, event);
 }
 
-/* Whether a request can be carried out beside the batch: it is a question, or what it changes is no batch's
- * business. */
+/* True: a request can be carried out beside the batch. It is a question, or what it changes is no
+ * batch's business. */
 static bool can_ask(const struct core *core, const struct operation *operation,
 		    const struct event *event)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What becomes of requests: they wait, are carried out in the batch, or are answered behind its
- * commit because they change nothing. A request that fails leaves nothing of what it did. Called by
- * the core.
+ * Deals with requests: they wait, are carried out in the batch, or are answered behind its commit
+ * because they change nothing. A request that fails leaves nothing of what it did. Called by the
+ * core.
  */
 #ifndef MANAGER_REQUESTS_H
 #define MANAGER_REQUESTS_H

@@ -62,7 +62,7 @@ static bool take_events(struct writer *writer, struct cds_list_head *events)
 	return is_going_on;
 }
 
-/* Whether nothing in the queue, up to the event if it is there, has to be handled before it. */
+/* True: nothing in the queue, up to the event if it is there, has to be handled before it. */
 static bool can_overtake(const struct writer *writer, const struct event *event)
 {
 	const struct event *earlier;

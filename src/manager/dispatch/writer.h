@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The writer: the one thread that runs the core. Events queue up while it commits; it takes all of
- * them as its next batch, so the more there is to do, the more one commit does (group commit). While
- * it sleeps, or waits for the metastore, whoever submits a request that changes nothing answers it: nobody has to
- * wake for that, or to wait for a disk. But a question about what is not committed yet waits.
+ * The writer: the one thread that runs the core. Events queue up while it commits, and it takes all
+ * of them as its next batch. So the more there is to do, the more one commit does (group commit).
+ * While it sleeps, or waits for the metastore, a thread that submits a request that changes nothing
+ * answers it. Nobody has to wake for that, or to wait for a disk. But a question about what is not
+ * committed yet waits.
  */
 #ifndef MANAGER_WRITER_H
 #define MANAGER_WRITER_H

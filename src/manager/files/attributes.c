@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who may do what with an inode; its mode, owner and times; extended attributes. The rules are those
+/* Permissions to use an inode; its mode, owner and times; extended attributes. The rules are those
  * of POSIX, and of Linux where that says nothing. */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,7 +23,8 @@
 #define SET_MTIME_NOW 0x80U
 #define SET_ALL	      0xffU
 
-/* Of all of an inode: what listxattr(2) can tell, and as much as 256 of the largest. */
+/* Limits for all attributes of an inode: what listxattr(2) can tell, and as much as 256 of the
+ * largest. */
 #define XATTR_NAMES_MAX	 65536U
 #define XATTR_VALUES_MAX (256U * XATTR_VALUE_BYTES)
 
@@ -192,7 +193,8 @@ int file_set(struct fs *fs, const struct who *who, const struct session *session
 	set_owner(inode, ask);
 	if (ask->mask & SET_MODE)
 		set_mode(inode, who, ask->mode);
-	/* Who writes a program that runs as another makes it run as that one no more. */
+	/* A program that runs as another user or group loses that when somebody but root writes
+	 * it. */
 	if ((ask->mask & SET_SIZE) && who->uid != 0) {
 		inode->mode &= ~(uint32_t)S_ISUID;
 		if (inode->mode & S_IXGRP)
@@ -304,7 +306,7 @@ int file_list_xattrs(struct fs *fs, const struct who *who, const Afar__FileListX
 	return 0;
 }
 
-/* What an attribute of an inode takes. */
+/* The room that an attribute of an inode takes. */
 struct xattr_cost {
 	int nr, names_length, values_length;
 };

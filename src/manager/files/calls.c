@@ -234,7 +234,7 @@ static int make(struct fs *fs, const struct who *who, const struct session *sess
 	result->is_delegated = is_made && !ask->is_nameless && delegation_give(file, session);
 	if (ask->handle == 0)
 		return tell(file, result);
-	/* Whoever makes it may write it, whatever its permissions say. */
+	/* Its maker may write it, whatever its permissions say. */
 	if (is_made) {
 		ret = hold_add(file, session, ask->handle, ask->access);
 		if (ret == 0)
@@ -470,7 +470,7 @@ static int end_operation(struct core *core, size_t mark, int ret, struct event *
 	failed->status = ret;
 	failed->message = strdup(error_last_line());
 	last = results->results[results->n_results - 1];
-	/* That a name is not there may be delegated. */
+	/* The answer that a name is not there may be delegated. */
 	failed->dir = last->dir;
 	failed->is_delegated = last->is_delegated;
 	last->dir = NULL;

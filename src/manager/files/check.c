@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Compares what is stored of a file system with itself: each unit of the pool is free, in one file, or
- * being zeroed; each inode has as many names as it says, and each directory as many entries. It reads
- * everything, and changes nothing. Sizes of files that are being written are not compared.
+ * Compares what is stored of a file system with itself. Each unit of the pool is free, in one file,
+ * or being zeroed. Each inode has as many names as it says, and each directory as many entries. It
+ * reads everything, and changes nothing. Sizes of files that are being written are not compared.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 #define FAULTS_MAX	100U
 #define FAULT_BYTES_MAX 256U
 
-/* What is found of an inode, beside what it says. */
+/* The findings about an inode, beside what it says. */
 struct found {
 	uint64_t ino;
 	const struct inode *says;
@@ -184,7 +184,8 @@ static int take_scrubs(struct check *check)
 	return ret;
 }
 
-/* What servers have lost is in files, or nobody's. Takes the latter, and compares how many files have. */
+/* Units that servers have lost are in files, or nobody's. Takes the latter, and compares how many
+ * of them files have. */
 static int take_lost(struct check *check)
 {
 	const struct namespace *ns = fs_namespace(check->fs);
@@ -209,7 +210,7 @@ static int take_lost(struct check *check)
 		     printable(nr_in_files), printable(check->fs->nr_lost_units));
 }
 
-/* What is left must be what is free. */
+/* The units that are left must be those that are free. */
 static int take_free(struct check *check)
 {
 	const struct space *space = &check->fs->space;

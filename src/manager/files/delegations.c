@@ -11,8 +11,8 @@
  *
  * All this is in memory alone and never taken back, because an inode that is delegated in vain costs a
  * question, no more. A manager that restarts has delegated nothing. Sessions of before drop what they have
- * before they tell what they hold, and changes wait for that; for those that never tell, changes wait until what they
- * have has run out.
+ * before they tell what they hold, and changes wait for that. For those that never tell, changes
+ * wait until what they have has run out.
  */
 #include <errno.h>
 #include <stdlib.h>

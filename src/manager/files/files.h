@@ -32,8 +32,8 @@
  *
  * dispatch/files_work.c has them do what nobody asks for.
  *
- * Unlike the core's tables, inodes are not all in memory: they are read from the store when they are
- * wanted, and kept as long as somebody has them open, or until there are too many.
+ * Unlike the core's tables, inodes are not all in memory. They are read from the store when they
+ * are wanted, and kept as long as somebody has them open, or until there are too many.
  */
 #ifndef MANAGER_FILES_H
 #define MANAGER_FILES_H
@@ -44,8 +44,9 @@ core_operation files_look, files_hold, files_change, files_limit, loss_count;
 /* After a restart of the manager, changes wait until the sessions of before have told what they have
  * open. An allocation waits for what is being zeroed, if it needs that. */
 core_wait files_wait;
-/* Whether a request can be carried out beside a batch (store.h): all that it reads has marks, and it changes
- * nothing, or what is in memory alone: who has which file open, and how long writers say that one is. */
+/* True: a request can be carried out beside a batch (store.h). All that it reads has marks, and it
+ * changes nothing that is stored. It may change who has which file open, and how long writers say
+ * that one is. */
 bool files_can_ask(const Afar__Request *request);
 /* Fills a reply to a FilesChange that came again. -EIO, -ENOMEM. */
 int files_reply(struct core *core, const struct session *session, uint64_t request_id,
@@ -62,8 +63,8 @@ Afar__FileSystemInfo *files_info(const struct core *core, const struct namespace
  * metastore's get. */
 int files_session_left(struct core *core, const struct namespace *ns, uint64_t session);
 
-/* An extent of a file system in memory is about to go with its server: files keep what they had there, as
- * lost, and the rest of the pool goes on. Does nothing for any other extent. -ENOMEM. */
+/* An extent of a file system in memory is about to go with its server. Files keep what they had
+ * there, as lost, and the rest of the pool goes on. Does nothing for any other extent. -ENOMEM. */
 int files_lose(struct core *core, const struct extent *extent);
 
 /* Has all that is free in the pool zeroed before somebody gets it: others' bytes may be there. -ENOMEM. */

@@ -2,7 +2,8 @@
 /*
  * Inodes whose last name has gone, and that nobody has open. A mount's kernel may know one by its number: between finding a name
  * and opening it, or as somebody's working directory. So the sessions that say so (FileClaim) are asked which of them they use
- * (FilesGone). What a session uses it holds until it forgets it (FileForget); the others end when all have answered.
+ * (FilesGone). A session holds those that it uses until it forgets them (FileForget); the others
+ * end when all have answered.
  *
  * Looking a name up costs nothing for that: nobody notes who knows which inode. They are asked together, in rounds, one of a file
  * system at a time. A session that does not answer is waited for until its servers are fenced, as if it had them open.
@@ -315,7 +316,7 @@ static int end_one(struct fs *fs, uint64_t ino)
 
 	if (ret < 0)
 		return ret == -ESTALE ? 0 : ret;
-	/* Whoever uses it holds it now, and nobody can find it any more. */
+	/* The sessions that use it hold it now, and nobody can find it any more. */
 	file->is_gone = false;
 	file->is_asked =
 		file->inode &&

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Who has which file open. Holds are in memory: opening commits nothing. A file that is held outlives
- * its last name, and what it has of the pool is not taken away under another session.
+ * Holds of files that sessions have open. They are in memory: opening commits nothing. A file that
+ * is held outlives its last name, and what it has of the pool is not taken away under another
+ * session.
  *
  * When a session ends, its holds stay until its servers are fenced (files_session_left()): until then
  * what it has posted may still land. After a restart of the manager nobody knows who holds what until
@@ -42,7 +43,7 @@ static void look_at_session(const struct fs *fs, uint64_t number)
 		store_look(core->store, session->holds_mark);
 }
 
-/* The same, and who has the file open. */
+/* Likewise notes that it reads who has the file open. */
 static void look(const struct file *file, uint64_t number)
 {
 	store_look(fs_core(file->fs)->store, file->holds_mark);
@@ -138,7 +139,7 @@ uint64_t hold_append_until(const struct file *file, uint64_t session)
 	return file->appender_until > core_now(fs_core(file->fs)) ? file->appender_until : 0;
 }
 
-/* Whether the session has the end of a file, and nobody else could have been given it. */
+/* True: the session has the end of a file, and nobody else could have been given it. */
 static bool has_end(const struct file *file, uint64_t session)
 {
 	return file->appender == session &&
@@ -360,7 +361,7 @@ static int claim_one(struct fs *fs, const struct session *session, const Afar__F
 		return 0;
 	if (ret == 0)
 		ret = hold_add(file, session, ask->handles[i], ask->accesses[i]);
-	/* What it was appending counts in the end that it claims, and others go on behind that. */
+	/* The end that it claims covers what it was appending, and others go on behind that. */
 	if (ret == 0 && file->appender == session->number)
 		ret = set_appender(file, 0, 0, 0);
 	if (ret < 0 || ask->ends[i] <= file->inode->size || ask->ends[i] > FILE_SIZE_MAX)

@@ -30,7 +30,7 @@ int hold_forget(struct fs *fs, const struct session *session, const Afar__FileFo
 bool file_is_kept(const struct file *file, const struct session *session);
 /* The change is done, or has failed. */
 void recall_end(struct file *file);
-/* What others gave up they do without until the session has asked for more, or for 10 s. */
+/* Others do without what they gave up until the session has asked for more, or for 10 s. */
 void recall_keep(struct file *file, const struct session *session);
 bool recall_is_kept(const struct file *file, const struct session *session);
 /* Until when a change waits for others to give files up; asks them. */
@@ -69,8 +69,8 @@ bool delegation_give(struct file *file, const struct session *session);
 void delegation_renew(struct fs *fs, const struct session *session, Afar__FileResults *results);
 /* A file leaves memory. */
 void delegation_forget(struct file *file);
-/* The session does not use the file system any more, and was told so or has said it itself; otherwise it may
- * go on with what it has until that has run out. */
+/* The session does not use the file system any more. `was_told`: it was told so, or has said it
+ * itself. Otherwise it may go on with what it has until that has run out. */
 void delegations_leave(struct fs *fs, uint64_t session, bool was_told);
 /* A session of before the manager's start has ended without a word. */
 void delegations_await_silent(struct fs *fs);
@@ -87,7 +87,7 @@ int lock_set(struct fs *fs, const struct session *session, const Afar__FileLock 
 int lock_look(struct fs *fs, const struct session *session, const Afar__FileLock *ask,
 	      Afar__FileResult *result);
 void lock_cancel(struct fs *fs, const struct session *session, const Afar__FileLockCancel *ask);
-/* What the session has had before a restart. */
+/* Takes a lock that the session had before a restart. */
 int lock_claim(struct fs *fs, const struct session *session, const Afar__FileLock *ask);
 /* Unlocks what was locked through a handle that is being closed. -ENOMEM. */
 int locks_drop(const struct hold *hold);

@@ -101,8 +101,9 @@ uint64_t inode_asked_units(const struct inode *inode)
 	return inode->nr_units - (inode->spare_to > from ? inode->spare_to - from : 0);
 }
 
-/* Returns how many units a file that grows may get ahead. Who writes here and there, each time farther on, leaves
- * behind what the file had ahead: that counts until the file is emptied, or the manager forgets it. */
+/* Returns how many units a file that grows may get ahead. A writer who writes here and there, each
+ * time farther on, leaves behind what the file had ahead. Such units count until the file is
+ * emptied, or the manager forgets it. */
 static uint64_t ahead_max(const struct inode *inode)
 {
 	uint64_t asked = inode_asked_units(inode), max = asked / 8;
@@ -149,8 +150,8 @@ static int take_ahead(struct file *file, uint64_t end)
 	return ret == 0 ? set_spare(file, end, end + ahead) : ret;
 }
 
-/* Somebody has asked for these units, and for nothing of what is ahead before them. What he has written there all the same, he
- * has told. */
+/* Somebody has asked for these units, and for nothing of what is ahead before them. He has told
+ * what he has written there all the same. */
 static int use_spare(struct file *file, const struct file_wish *wish, uint64_t end)
 {
 	const struct inode *inode = file->inode;
@@ -237,7 +238,7 @@ static int check_alone(const struct file *file, const struct session *session, c
 			  asked, (unsigned long long)file->ino);
 }
 
-/* Gives units back. Who has the file cached must look anew. */
+/* Gives units back. Sessions that have the file cached must look anew. */
 static int cut(struct file *file, uint64_t from, uint64_t to)
 {
 	struct inode *inode;
@@ -311,8 +312,9 @@ int file_punch(struct file *file, const struct session *session, uint64_t offset
 	return 0;
 }
 
-/* Whoever had it open has closed it, or was fenced: nothing can land there any more. An end that a writer was told is
- * known has been told before, so behind the size is nothing that anybody may read. */
+/* The sessions that had it open have closed it, or were fenced: nothing can land there any more. An
+ * end that a writer was told is known has been told before, so behind the size is nothing that
+ * anybody may read. */
 int file_trim_closed(struct file *file)
 {
 	const struct inode *inode = file->inode;

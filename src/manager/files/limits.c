@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a file system may have at most: bytes and inodes. Its pool may have more than its files are allowed,
- * because the limit was lowered. */
+/* Limits of a file system: the most bytes and inodes that it may have. Its pool may have more than
+ * its files are allowed, because the limit was lowered. */
 #include <errno.h>
 
 #include "base/log.h"
@@ -34,7 +34,7 @@ uint64_t limits_room(const struct fs *fs)
 
 	if (ns->max_bytes == 0 || !region)
 		return UINT64_MAX;
-	/* What was lost is neither free nor used. */
+	/* Lost bytes are neither free nor used. */
 	used = fs->space.length - layout_lost_bytes(region->layout) - fs->space.free_bytes -
 	       fs->pending_bytes;
 	return used < ns->max_bytes ? (ns->max_bytes - used) / FILE_UNIT : 0;

@@ -9,8 +9,8 @@
  * After a restart of the manager sessions claim their locks with their handles, and until all have done so
  * nobody is given another one (waits.c).
  *
- * Who waits is an event of the core's, and its client asks again when that ends. Events are looked at in the
- * order in which their callers came.
+ * A request that waits is an event of the core's, and its client asks again when that ends. Events
+ * are looked at in the order in which their callers came.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +20,8 @@
 #include "manager/files/holds.h"
 #include "manager/files/table.h"
 
-/* Of one session. Whoever locks in a file looks at all that are there: so many take him 0.1 ms. */
+/* The most locks of one session. A request to lock looks at all that are there in the file: so many
+ * take it 0.1 ms. */
 #define LOCKS_MAX 16384U
 #define LOCK_LAST ((uint64_t)INT64_MAX) /* the last byte that a file can have */
 
@@ -114,7 +115,7 @@ static int read_ask(const struct fs *fs, uint64_t session, const Afar__FileLock 
 	return read_range(ask, out);
 }
 
-/* As Linux: ranges are for those who could read, or write, them. */
+/* Linux has this rule, too: ranges are for those who could read, or write, them. */
 static int check_mode(const struct lock *wanted)
 {
 	uint32_t access = wanted->mode == EXCLUSIVE ? W_OK : R_OK;
@@ -130,7 +131,7 @@ static int check_mode(const struct lock *wanted)
 
 /* ---- Changing what is locked */
 
-/* Of one owner in one file. */
+/* A change to the locks of one owner in one file. */
 struct change {
 	struct file *file;
 	struct undo *undo;
@@ -291,7 +292,7 @@ void locks_free(struct file *file)
 
 /* ---- Circles of those who wait for each other */
 
-/* Of the events of one search that it has come to. */
+/* A search with the events that it has come to. */
 struct search {
 	struct core *core;
 	const struct fs *fs;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a pool has lost: in memory with servers, on flash with stores that an operator gives up, or that have lost extents. The layout of the pool remembers which chunks that is,
- * and they stay: files keep the units that they had there, and clients answer -EIO for those. Nobody gets
- * such a unit any more: it leaves what is free, and what is being zeroed, and a file that gives it up
+ * Chunks that a pool has lost: in memory with servers, on flash with stores that an operator gives
+ * up, or that have lost extents. The layout of the pool remembers which they are, and they stay.
+ * Files keep the units that they had there, and clients answer -EIO for those. Nobody gets such a
+ * unit any more. It leaves what is free, and what is being zeroed, and a file that gives it up
  * gives it to nobody. The pool grows elsewhere.
  *
  * Called when an extent goes (server_remove_extent()), and by pool.c.
@@ -290,13 +291,13 @@ int files_lose(struct core *core, const struct extent *extent)
 
 	if (!region || region->is_lost || !region_is_at(region, &home))
 		return 0;
-	/* What the pool has grown by is free. */
+	/* Units that the pool has grown by are free. */
 	ret = pool_look(fs);
 	if (ret == 0)
 		ret = layout_without(region->layout, &home, extent->number, &layout);
 	if (ret != 0 || !layout)
 		return ret;
-	/* Of a reserved extent, which the pool has not grown into. */
+	/* The pool has not grown into this extent, which is only reserved. */
 	if (layout->nr_copies == region->layout->nr_copies) {
 		layout_free(layout);
 		return 0;

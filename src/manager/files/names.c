@@ -23,7 +23,7 @@
 #define RENAME_EXCHANGES  2U
 #define RENAME_WHITES_OUT 4U
 
-/* What one name of a directory stands for. */
+/* A name of a directory, and the file that it stands for. */
 struct entry {
 	struct file *dir;
 	const char *name;
@@ -114,7 +114,7 @@ static int check_type(const struct who *who, uint32_t type, uint64_t rdev, const
 	}
 }
 
-/* Whose it is, and what it inherits. */
+/* Sets the owner, and what the inode inherits. */
 static void set_owner(struct inode *inode, const struct who *who, const struct inode *dir)
 {
 	inode->uid = who->uid;
@@ -157,7 +157,7 @@ static int make_inode(const struct who *who, const Afar__FileMake *ask, struct f
 	return ret;
 }
 
-/* As open(2) says of O_TMPFILE. Nothing of the directory changes. */
+/* Makes a file as open(2) says of O_TMPFILE. Nothing of the directory changes. */
 static int make_nameless(struct fs *fs, const struct who *who, const Afar__FileMake *ask,
 			 struct file **out)
 {
@@ -300,7 +300,7 @@ static int check_ancestors(struct fs *fs, const struct file *moved, uint64_t dir
 			  DEPTH_MAX);
 }
 
-/* What moves to another directory changes its "..". */
+/* A directory that moves to another one changes its "..". */
 static int check_move(struct fs *fs, const struct who *who, const struct entry *from,
 		      const struct file *to)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What of a pool is free. Free bytes are zeros: what a file gives back goes through a scrub
- * (scrubs.c), and is taken until its server has zeroed it. So whoever gets a unit sees nothing of who
- * had it before, and no client has to zero what another may be writing.
+ * The free bytes of a pool. They are zeros: what a file gives back goes through a scrub (scrubs.c),
+ * and is taken until its server has zeroed it. So whoever gets a unit sees nothing of who had it
+ * before, and no client has to zero what another may be writing.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -38,8 +38,8 @@ int pool_look(struct fs *fs)
 	return ret;
 }
 
-/* Takes bytes at `near` if they are free there (0: no matter where), or if it is to be exactly there; else
- * where they fit best. */
+/* Takes the bytes at `near` if they are free there; else where they fit best. 0: no matter where,
+ * unless `is_exact`. */
 static int take_run(struct fs *fs, uint64_t near, bool is_exact, uint64_t bytes, uint64_t *offset)
 {
 	struct undo *undo = fs_core(fs)->undo;

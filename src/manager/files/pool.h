@@ -75,7 +75,7 @@ int file_resize(struct file *file, const struct session *session, uint64_t size)
 int file_punch(struct file *file, const struct session *session, uint64_t offset, uint64_t length);
 /* Gives back units behind the end. */
 int file_trim(struct file *file, const struct session *session);
-/* The same when nobody has it open any more. */
+/* Does so when nobody has it open any more. */
 int file_trim_closed(struct file *file);
 /* Notes in its record whether it has room ahead, so that this goes back also if the manager ends. -ENOMEM. */
 int file_note_ahead(struct file *file, bool is_ahead);
@@ -83,7 +83,8 @@ int file_note_ahead(struct file *file, bool is_ahead);
 /* ---- scrubs.c */
 
 void scrubs_drive(struct fs *fs);
-/* Whether the next sweep can begin at once, and that it does, because somebody waits for what is to be zeroed. */
+/* Tells if the next sweep can begin at once; and begins it, because somebody waits for what is to
+ * be zeroed. */
 bool scrubs_can_hurry(const struct fs *fs);
 void scrubs_hurry(struct fs *fs);
 
@@ -94,7 +95,7 @@ void scrubs_hurry(struct fs *fs);
 int lost_leave_out(const struct fs *fs, struct run **runs, size_t *nr, uint64_t *nr_lost);
 /* Takes it out of what is free. -ENOMEM. */
 int lost_leave_space(struct fs *fs);
-/* The same when the file system has just been read: nothing is noted. */
+/* Does so when the file system has just been read: nothing is noted. */
 int lost_load(struct fs *fs);
 /* Files have so many lost units from now on. -ENOMEM. */
 int lost_count(struct fs *fs, uint64_t nr_units);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Recalls. Whoever makes a file shorter takes parts of the pool away. Other sessions that have it open
- * know those parts, and may be writing there. So they are asked first: each ends what it has posted,
- * forgets where the file's bytes are, and answers. Until the change is done, whoever asks where they
- * are waits.
+ * Recalls. A session that makes a file shorter takes parts of the pool away. Other sessions that
+ * have it open know those parts, and may be writing there. So they are asked first: each ends what
+ * it has posted, forgets where the file's bytes are, and answers. Until the change is done, whoever
+ * asks where they are waits.
  *
  * A session that does not answer makes the change fail with -EBUSY when its time is over. Nothing of a
  * recall is stored or taken back: a session that was asked in vain asks anew, no more.
@@ -126,7 +126,8 @@ bool file_is_kept(const struct file *file, const struct session *session)
 {
 	const struct hold *hold;
 
-	/* What was given up for another change, or for an earlier one, is not given up for this one. */
+	/* A hold that was given up for another change, or for an earlier one, is not given up for
+	 * this one. */
 	cds_list_for_each_entry (hold, &file->holds, node)
 		if (hold->session != session->number &&
 		    (file->recaller != session->number || hold->recalled != file->recall))

@@ -48,7 +48,7 @@ static void put_segment(struct fs *fs, uint64_t segment)
 
 		clear_bits(bits, (from - start) / FILE_UNIT, (to - start) / FILE_UNIT);
 	}
-	/* What the pool does not have yet is free when it has. */
+	/* Units that the pool does not have yet are free when it has them. */
 	if (fs->space.length < end)
 		clear_bits(bits,
 			   fs->space.length > start ? (fs->space.length - start) / FILE_UNIT : 0,
@@ -156,7 +156,7 @@ static int take_scrub(void *argument, struct meta_bytes key, struct meta_bytes v
 	return scrub ? 0 : error_code(-ENOMEM);
 }
 
-/* Of a file without a name, or with room ahead. */
+/* Takes the number of a file without a name, or with room ahead. */
 static int take_left(void *argument, struct meta_bytes key, struct meta_bytes value)
 {
 	struct fs *fs = argument;

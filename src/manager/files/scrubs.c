@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What files gave back is zeroed by its servers before it is free again. A sweep takes all that waits
- * there when it begins, tells each server its parts, and ends when all have answered. One sweep of a
- * file system is under way at a time. So no part is told to a server twice at once, and no order
- * that is late can wipe what the next owner wrote: a server drops orders of an earlier connection
- * before it joins again.
+ * Servers zero what files gave back before it is free again. A sweep takes all that waits there
+ * when it begins, tells each server its parts, and ends when all have answered. One sweep of a file
+ * system is under way at a time. So no part is told to a server twice at once, and no order that is
+ * late can wipe what the next owner wrote. A server drops orders of an earlier connection before it
+ * joins again.
  *
  * A sweep ends with a commit, which whoever changes something just then has to wait for. So the next one begins a while
  * later, unless somebody needs the room (scrubs_hurry()).
@@ -101,8 +101,8 @@ static int add_range(struct sweep *sweep, const struct layout_copy *copy, uint64
 	return 0;
 }
 
-/* Where a part of the pool is: 1 if it can be told, 0 if it needs not be, because what held it has
- * gone, -EAGAIN if that is down. */
+/* Looks where a part of the pool is. 1: it can be told; 0: it need not be, because what held it has
+ * gone; -EAGAIN: that is down. */
 static int state_of(const struct sweep *sweep, const struct layout_copy *copy)
 {
 	const struct core *core = fs_core(sweep->fs);
@@ -257,7 +257,7 @@ void scrubs_drive(struct fs *fs)
 		return;
 	fs->retry_at = 0;
 	fs->is_resting = false;
-	/* What older records have given back may be others' by now. */
+	/* Parts that older records have given back may be others' by now. */
 	if (cds_list_empty(&fs->scrubs) || !sweep.region || ns->is_suspect)
 		return;
 	sweep.nr_orders = sweep.region->layout->nr_homes;

@@ -168,7 +168,7 @@ static uint64_t pool_room(const struct pool *pool)
 								      : 0;
 }
 
-/* What servers, or stores, could still lend. */
+/* Counts the bytes that servers, or stores, could still lend. */
 static uint64_t room_of(const struct core *core, const struct namespace *ns)
 {
 	const struct flash_store *store;
@@ -195,7 +195,7 @@ Afar__FileSystemInfo *files_info(const struct core *core, const struct namespace
 	info->root = fs->root;
 	info->pool_bytes = region ? region->length : 0;
 	info->free_bytes = fs->space.free_bytes;
-	/* What the pool has grown by is looked at when something is allocated. */
+	/* Allocations look at what the pool has grown by; nobody need have done so yet. */
 	if (info->pool_bytes > fs->space.length)
 		info->free_bytes += info->pool_bytes - fs->space.length;
 	info->lost_bytes = fs->nr_lost_units * FILE_UNIT;

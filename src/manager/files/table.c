@@ -139,7 +139,7 @@ int file_get_directory(struct fs *fs, uint64_t ino, struct file **out)
 {
 	int ret = file_get(fs, ino, out);
 
-	/* As for a directory that was removed while somebody worked in it. */
+	/* Fails as for a directory that was removed while somebody worked in it. */
 	if (ret == -ESTALE)
 		return error_fail(-ENOENT, "use directory %llu: it was removed",
 				  (unsigned long long)ino);

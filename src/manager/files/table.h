@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * File systems and inodes in memory. An inode's fields and its runs are never changed in place: a
+ * File systems and inodes in memory. An inode's fields and its runs are never changed in place. A
  * change makes a copy, and the batch's notes (undo.h) say which of the two goes. So taking a batch
  * back costs what it changed.
  *
- * Who holds a file is in memory alone. After a restart the sessions of before tell it again.
+ * Holds of a file are in memory alone. After a restart the sessions of before tell them again.
  */
 #ifndef MANAGER_FILES_TABLE_H
 #define MANAGER_FILES_TABLE_H
@@ -47,8 +47,8 @@ struct inode {
 	uint64_t parent;
 	uint64_t nr_entries;
 	uint32_t nr_xattrs;
-	/* Of them together: names, each ended by 0, and values. What an older record did not count, counts as much as it can
-	 * be. */
+	/* Their lengths together: names, each ended by 0, and values. If an older record did not
+	 * count them, they are as large as they can be. */
 	uint32_t xattr_names_length, xattr_values_length;
 	bool is_linkable; /* it was made without a name, and may get one */
 	char target[];	  /* of a symbolic link; else empty */
@@ -82,8 +82,8 @@ struct file {
 	/* The session that has its end for itself; 0: none. And until when, if it appends nothing just now. In memory alone */
 	uint64_t appender, appender_until;
 	uint64_t appender_since; /* it has kept the end for what follows */
-	/* Who takes parts of it away waits until others have given it up: recalls.c. In memory alone, and
-	 * never taken back. */
+	/* A session that takes parts of it away waits until others have given it up: recalls.c. In
+	 * memory alone, and never taken back. */
 	uint64_t recaller, recall_request; /* his session, and which request of it; 0: nobody */
 	uint64_t recall;		   /* its number */
 	uint64_t recall_until;
@@ -204,11 +204,11 @@ static inline struct undo *fs_undo(const struct fs *fs)
 
 /* Finds an inode, reading it if need be. -ESTALE: there is none. Or as a metastore's get. */
 int file_get(struct fs *fs, uint64_t ino, struct file **out);
-/* The same, if it is in memory; else NULL. */
+/* Finds it if it is in memory; else NULL. */
 struct file *file_cached(const struct fs *fs, uint64_t ino);
-/* The same, of a directory: else -ENOTDIR. */
+/* Finds a directory as file_get() does. -ENOTDIR: it is none. */
 int file_get_directory(struct fs *fs, uint64_t ino, struct file **out);
-/* A new inode, not yet stored. Of a symbolic link with its target, else NULL. -ENOMEM, -ENOSPC (numbers
+/* A new inode, not yet stored. `target` is a symbolic link's, else NULL. -ENOMEM, -ENOSPC (numbers
  * are used up). For a user the limit is checked before: limits_check_inodes(). */
 int file_new(struct fs *fs, uint32_t mode, const char *target, struct file **out);
 /* A copy of its inode to change, which is the inode from now on. NULL: no memory. */
@@ -257,7 +257,7 @@ void inode_touch(struct inode *inode);
 /* ctime alone. */
 void inode_touch_change(struct inode *inode);
 
-/* Of one extended attribute, its name ended by 0. */
+/* The most that one extended attribute has, its name ended by 0. */
 #define XATTR_NAME_BYTES  256U
 #define XATTR_VALUE_BYTES 65536U
 

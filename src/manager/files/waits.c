@@ -30,7 +30,7 @@ static bool makes_inodes(const Afar__FilesChange *ask)
 	return false;
 }
 
-/* What is ending may leave the room, or the inode, that is missing. */
+/* A file that is ending may leave the room, or the inode, that is missing. */
 static uint64_t wait_for_gone(const struct event *event, struct fs *fs,
 			      const Afar__FilesChange *ask)
 {

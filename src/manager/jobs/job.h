@@ -34,15 +34,15 @@ struct job_part;
 struct job_kind {
 	bool ends_with_session; /* that began it */
 	/* Between batches. Asks at least one server (job_ask…()) and returns JOB_ASKED, or returns
-	 * JOB_ASK: later. What it changes of the tables is in memory alone, and taken back if it
+	 * JOB_ASK: later. Its changes of the tables are in memory alone, and taken back if it
 	 * fails. A negative code with a sentence: the job fails. */
 	int (*ask)(struct core *core, struct job *job);
 	/* In a batch. Returns JOB_ASK, JOB_DONE, or JOB_SETTLE: later. Without changes of the
 	 * tables JOB_ASK holds whatever becomes of the commit. A negative code with a sentence: its
 	 * changes are taken back, and the job fails. */
 	int (*settle)(struct core *core, struct job *job);
-	/* A server has answered 0. What this changes of the tables is what the server has done: it is
-	 * not taken back. NULL: nothing is to be done with it. */
+	/* A server has answered 0. The changes that this makes to the tables are what the server
+	 * has done: they are not taken back. NULL: nothing is to be done with it. */
 	void (*part_answered)(struct core *core, struct job *job, const struct job_part *part,
 			      const Afar__Reply *answer);
 	/* A server failed with `status`, or has gone with what it granted (`part->granted`). 0: the

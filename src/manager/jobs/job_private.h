@@ -7,9 +7,9 @@
 
 /* How many servers have not answered, and the first of them. */
 unsigned parts_asked(const struct job *job, uint64_t *first);
-/* Closes the connections of servers that were told to copy, and have not answered: they must not do
+/* Closes the connections of servers that were told to copy, and have not answered. They must not do
  * that any more when the place is another's. A server does not begin on another connection what it
- * was told on this one, and it ends what it has begun before it joins again. */
+ * was told on this one. It ends what it has begun before it joins again. */
 void parts_stop(struct core *core, const struct job *job);
 /* Gives back to servers what they have granted. */
 void parts_undo(struct core *core, struct job *job);

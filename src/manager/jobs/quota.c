@@ -17,7 +17,7 @@
 
 #define AMOUNT_TEXT_MAX 32
 
-/* What a limit leaves; 0 is no limit. */
+/* Returns what a limit leaves; `max` 0 is no limit. */
 static uint64_t left(uint64_t max, uint64_t used)
 {
 	if (max == 0)

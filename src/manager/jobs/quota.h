@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Limits of what may be reserved: for a namespace, and for all namespaces together that a principal
- * owns, in memory and on flash. Whoever reserves, it is the owner's limit that counts. A limit that is
- * lowered below what is reserved takes nothing away. Operators have no limit, nor has the name of a
- * key that was revoked.
+ * owns, in memory and on flash. The owner's limit counts, whoever reserves. A limit that is lowered
+ * below what is reserved takes nothing away. Operators have no limit, nor has the name of a key
+ * that was revoked.
  */
 #ifndef MANAGER_QUOTA_H
 #define MANAGER_QUOTA_H
@@ -17,8 +17,9 @@ int quota_check(const struct core *core, const struct namespace *ns, uint64_t by
 /* Begins a pass over all jobs, in the order in which they began; each is counted when it has taken its step. */
 void quota_begin(struct core *core);
 void quota_count(struct core *core, const struct job *job);
-/* In such a pass: lets a job ask servers for so many bytes, unless a limit is not enough for that and for what
- * those before it may ask for. Then the job is queued, and asks here again. -EDQUOT as quota_check(). */
+/* In such a pass: lets a job ask servers for so many bytes. If a limit is too low for that and for
+ * what those before it may ask for, the job is queued, and asks here again. -EDQUOT as
+ * quota_check(). */
 int quota_claim(const struct core *core, struct job *job, const struct namespace *ns,
 		uint64_t bytes);
 /* How much more the limits allow; UINT64_MAX: there are none. */

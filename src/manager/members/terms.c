@@ -68,8 +68,8 @@ Afar__Term *terms_message(const struct core *core)
 
 /* ---- Those of servers and stores */
 
-/* Whether the manager's records come after what the other one has seen: it was told that by a start of which these records know,
- * and by no later change than they have. */
+/* True: the manager's records come after what the other one has seen. A start that these records
+ * know told it that, at no later change than they have. */
 static bool is_continued(const struct state *state, const Afar__Term *told)
 {
 	if (told->random == state->term.random)
@@ -87,7 +87,7 @@ static bool is_accepted(const struct core *core, const Afar__Term *told)
 	return told->number < core->state->accepted_below;
 }
 
-/* What was accepted is told no more. */
+/* Those that were accepted are shown no more. */
 static void forget_accepted(struct core *core)
 {
 	if (core->terms.nr_accepted == 0)
@@ -157,8 +157,9 @@ bool terms_add_status(const struct core *core, Afar__ClusterStatus *status)
 	return true;
 }
 
-/* What chunks are whose may have changed since the copy was taken, and nobody else knows that: only what is in a namespace tells files
- * and regions apart. So nothing is read through these records before an operator has said so of each namespace. */
+/* Chunks may have changed owners since the copy was taken. Nobody else knows that, because only
+ * what is in a namespace tells files and regions apart. So nothing is read through these records
+ * before an operator has said so of each namespace. */
 static int suspect_all(struct core *core)
 {
 	struct namespace *ns;
@@ -190,8 +191,9 @@ static int end_others(struct core *core, const struct session *caller)
 	return ret;
 }
 
-/* Whoever was told a later term of what these records do not continue, has one below the new number; and whoever is told one from now
- * on, has not, also if another older copy is put back. */
+/* Servers and stores that were told a later term, which these records do not continue, have one
+ * below the new number. Those that are told one from now on have none below it, also if another
+ * older copy is put back. */
 static int begin_epoch(struct core *core)
 {
 	struct state *state = core->state;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Terms tell an older copy of the manager's records from the newest (Term in rpc/afar.proto). With older ones a file that was
- * removed since leads to bytes that are another's by now. So a server or store that has been told a later term does not join, until an operator
- * accepts that, or the newest records are back.
+ * removed since leads to bytes that are another's by now. So a server or store that has been told a
+ * later term does not join. It waits until an operator accepts that, or the newest records are
+ * back.
  */
 #ifndef MANAGER_TERMS_H
 #define MANAGER_TERMS_H
@@ -16,8 +17,8 @@ int terms_begin(struct core *core);
 /* Raises the term's number, if it is due and there is something to commit. Call it before each commit. */
 void terms_note_change(struct core *core);
 
-/* Whether a server or store, of which `what` and `name` are for people, may join with the term that it was told last. NULL: it
- * was told none. -ESTALE, with a sentence. */
+/* Checks that a server or store may join with the term that it was told last. NULL: it was told
+ * none. `what` and `name` are for people. -ESTALE, with a sentence. */
 int terms_check(struct core *core, const Afar__Term *told, const char *what, const char *name);
 
 /* True: the records are older than what it has seen. If it may join, an operator has accepted that. */

@@ -204,7 +204,7 @@ static Afar__LayoutInfo *info_layout(const struct core *core, const struct sessi
 	return NULL;
 }
 
-/* Of a copy-on-write region. False: no memory. */
+/* Adds the versions of a copy-on-write region. False: no memory. */
 static bool add_versions(const struct core *core, Afar__RegionInfo *info,
 			 const struct region *region)
 {

@@ -213,8 +213,8 @@ static int set_identity(struct core *core, struct namespace *ns)
 	return 0;
 }
 
-/* A volume or a file system grows into what is free of its extents, which reads as zeros: others' bytes may be there now. What is
- * reserved anew is zeros. */
+/* A volume or a file system grows into what is free of its extents, which reads as zeros: others'
+ * bytes may be there now. Newly reserved space is zeros. */
 static int release_unused(struct core *core, struct namespace *ns)
 {
 	struct extent *extent, *next;

@@ -5,9 +5,10 @@
  * region that its writer alone has open. So the claim of the writer is its reference to the draft. It ends with that: by a
  * close, or with the session. The draft's chunks go when servers have fenced the session, as those of any region.
  *
- * A writer that has not used its claim for a while loses it to the next session that begins a version. That one gets a draft of
- * its own, with a higher generation, which is all that tells that the older draft was taken: it is not published any more.
- * It keeps its chunks as long as its writer has it open, because that one may write there at any time.
+ * A writer that has not used its claim for a while loses it to the next session that begins a
+ * version. The new writer gets a draft of its own, with a higher generation. Only that tells that
+ * the older draft was taken: it is not published any more. The older draft keeps its chunks as long
+ * as its writer has it open, because he may write there at any time.
  */
 #include <errno.h>
 #include <stdio.h>

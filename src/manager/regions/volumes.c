@@ -36,9 +36,9 @@ static bool excludes(enum volume_mode held, enum volume_mode wanted)
 	return held == VOLUME_EXCLUSIVE || wanted == VOLUME_EXCLUSIVE;
 }
 
-/* Finds a reference that is in the way of opening the region as is asked: its mode excludes that, or it
- * is of the session whose place is taken. Of a session that lives rather than of one that is being
- * ended. NULL: there is none. */
+/* Finds a reference that is in the way of opening the region as is asked. Its mode excludes that,
+ * or it is of the session whose place is taken. Prefers one of a session that lives to one of a
+ * session that is being ended. NULL: there is none. */
 static const struct reference *find_obstacle(const struct region *region,
 					     const Afar__RegionOpen *ask)
 {
@@ -324,7 +324,7 @@ static int find_to_resize(const struct core *core, const struct session *session
 
 	if (ret == 0)
 		ret = namespace_check_records(ns, "resize a volume");
-	/* Whoever writes files makes their pool larger. */
+	/* Those who write files make their pool larger. */
 	if (ret == 0 && !ns->is_files)
 		ret = rights_check(core, session, ns, RIGHT_OWN, "resize a volume");
 	if (ret < 0)

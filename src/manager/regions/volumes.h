@@ -21,8 +21,8 @@ int volume_find_to_open(const struct core *core, const struct session *session,
 			const struct namespace *ns, const Afar__RegionOpen *ask,
 			struct region **out);
 #define HOLDER_TEXT_MAX 512
-/* Says who has the reference's region open, and `advice`; or, of a session that has ended or is about to, what that waits
- * for, because nobody can close anything there. */
+/* Says who has the reference's region open, and `advice`. If that session has ended or is about to,
+ * says instead what its end waits for, because nobody can close anything there. */
 void reference_describe(const struct core *core, const struct reference *reference,
 			const char *advice, char out[HOLDER_TEXT_MAX]);
 /* Checks the deletion of a volume or a file system, or of a namespace that shall be neither. With a

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Stores outlive their servers. An extent of a store is lost when it joins without that (store_joins.c), or when an operator
- * forgets the store (removals.c); never because a server has ended.
+ * Stores outlive their servers. An extent is lost when its store joins without it (store_joins.c),
+ * or when an operator forgets the store (removals.c). It is never lost because a server has ended.
  */
 #include <stdlib.h>
 #include <string.h>

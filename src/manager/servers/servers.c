@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Servers: their connections and reports, and what they must be told. That is found in the tables
- * and not in a queue: extents that drain, fences of ending sessions. So a server is told again
- * after a lost connection, a failed commit or a restart of the manager, until it has answered.
+ * Servers: their connections and reports, and what they must be told. The tables say that, not a
+ * queue: extents that drain, fences of ending sessions. So a server is told again after a lost
+ * connection, a failed commit or a restart of the manager, until it has answered.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -155,7 +155,8 @@ static struct extent *find_reported(const struct core *core, const struct flash_
 		       : NULL;
 }
 
-/* Marks what both know. What we do not know is released if it is provisional, else kept. */
+/* Marks the extents that both know. Those that we do not know are released if they are provisional,
+ * else kept. */
 static int sort_reported(struct core *core, struct flash_store *store, const Afar__Store *told,
 			 Afar__StoreJoined *joined)
 {

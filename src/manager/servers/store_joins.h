@@ -13,7 +13,7 @@ int flash_check_join(struct core *core, const struct server *server, const Afar_
  * them. Extents that a store does not have any more are lost. -ENOMEM. */
 int flash_join(struct core *core, struct server *server, const Afar__ServerJoin *ask,
 	       Afar__ServerJoined *joined);
-/* The same for one store of a server that is connected. */
+/* Do both for one store of a server that is connected. */
 int flash_check_store(struct core *core, const struct server *server, const Afar__Store *told);
 int flash_join_store(struct core *core, struct server *server, const Afar__Store *told,
 		     Afar__StoreJoined *joined);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Figures that clients and servers have counted. Nobody reports them unasked, so that idle processes
- * stay idle. A Status that wants fresh figures has the clients and servers asked that it shows, each
- * once at a time, and waits for their answers, but not for long. For those that do not answer in
- * time it shows what they said before.
+ * stay idle. A Status that wants fresh figures has the clients and servers asked that it shows,
+ * each once at a time. It waits for their answers, but not for long. For those that do not answer
+ * in time it shows what they said before.
  *
  * A client's figures are claims. They are checked for form and size, kept with its session, and
  * passed on. Nothing is decided by them.

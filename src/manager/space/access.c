@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Accesses: what lets a session onto the servers of a region, made anew whenever it asks. For each
- * home a pass to its server's control channel and a capability over all extents that the region's
- * layout has in that home, both under the signing key that the server told when it joined, both
- * expiring by the server's age.
+ * Accesses let a session onto the servers of a region, and are made anew whenever it asks. For each
+ * home they have a pass to its server's control channel, and a capability over all extents that the
+ * region's layout has there. Both are under the signing key that the server told when it joined,
+ * and both expire by the server's age.
  *
- * What this costs grows with the region's copies, which each server's turn goes through, and with
- * its extents, which are digested. See test_manager_access for how much. An extent that has gone
+ * The cost grows with the region's copies, which each server's turn goes through, and with its
+ * extents, which are digested. See test_manager_access for how much. An extent that has gone
  * counts, because the layout that clients have names it.
  */
 #include <errno.h>

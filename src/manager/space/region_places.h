@@ -6,8 +6,8 @@
 #include "manager/core_private.h"
 
 struct placement;
-/* Takes `bytes`, a multiple of SPACE_UNIT, out of what the namespace has free. What it took is taken
- * back with the operation. -AFAR_ERESERVE, -ETIMEDOUT, with a sentence; -ENOMEM. */
+/* Takes `bytes`, a multiple of SPACE_UNIT, out of what the namespace has free. Its changes are
+ * taken back with the operation. -AFAR_ERESERVE, -ETIMEDOUT, with a sentence; -ENOMEM. */
 int region_place(struct core *core, struct namespace *ns, uint64_t bytes, struct placement *out);
 /* Takes one run of so many bytes likewise. -ENOSPC without a sentence: no run is so long; -ENOMEM. */
 int region_place_unit(struct core *core, struct namespace *ns, uint64_t bytes,

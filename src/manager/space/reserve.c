@@ -3,12 +3,12 @@
  * Reserving: a job (job.h) that gets memory for a namespace, or space on flash, as its tier says. It
  * plans shares on servers or stores, asks for
  * all of them at once, and when everything is granted records the extents in one commit. A server
- * that fails is left out, and what is missing then is planned anew; if that is not possible, what
+ * that fails is left out, and what is missing then is planned anew. If that is not possible, what
  * was granted is given back.
  *
- * Memory that nobody hears of would be lost to all. What is granted while the client is away waits
- * until its session is back, or has ended, and is given back then. So is what a client does not
- * want any more.
+ * Memory that nobody hears of would be lost to all. Extents that are granted while the client is
+ * away wait until its session is back, or has ended, and are given back then. So is what a client
+ * does not want any more.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -60,9 +60,9 @@ static uint64_t pool_free_bytes(const struct pool *pool)
 }
 
 /*
- * Counts the memory that a pool will get back: what its server is releasing, and what deleted
- * namespaces still have there, because the sessions that had their regions open are not fenced yet.
- * Goes through its extents.
+ * Counts the memory that a pool will get back. Its server is releasing some. Deleted namespaces
+ * still have some, because the sessions that had their regions open are not fenced yet. Goes
+ * through its extents.
  */
 static uint64_t pool_returning_bytes(const struct pool *pool)
 {
@@ -188,7 +188,7 @@ static int ask_shares(struct core *core, struct job *job, const struct plan *pla
 	return ret < 0 ? ret : JOB_ASKED;
 }
 
-/* Whoever writes files makes room for them; else it is the owner's. */
+/* Those who write files make room for them; else the owner does. */
 static int find_to_reserve(const struct core *core, const struct session *session, uint64_t number,
 			   struct namespace **out)
 {

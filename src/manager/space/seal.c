@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sealing a region: a job (job.h). It plans where the region's chunks go, each on its own server,
- * and asks servers for sealed memory where they lack it, until the plan succeeds. Then it asks all
+ * Sealing a region: a job (job.h). It plans where the region's chunks go, each on its own server.
+ * It asks servers for sealed memory where they lack it, until the plan succeeds. Then it asks all
  * of them to copy. When all have, the region has its new layout in one commit, and the old chunks
  * are free.
  *
@@ -90,7 +90,7 @@ static Afar__Request *make_copy(const struct seal *seal, uint64_t server)
 	return NULL;
 }
 
-/* What its server is to grant. */
+/* Returns the bytes that its server is to grant. */
 static uint64_t rounded(const struct seal_lack *lack)
 {
 	return (lack->bytes + PLACEMENT_EXTENT_UNIT - 1) / PLACEMENT_EXTENT_UNIT *
@@ -222,7 +222,7 @@ static int ask(struct core *core, struct job *job)
 
 	if (ret < 0)
 		return ret;
-	/* What the last round got is in the tables. */
+	/* The tables have what the last round got. */
 	job->claim = 0;
 	job->is_queued = false;
 	seal_plan_close(&seal->plan);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Planning a sealed layout. A group of chunks becomes one group with the same chunks elsewhere.
- * Where free space is in pieces it becomes several, one behind the other: cut at multiples of the
- * stripe unit, so that all bytes stay on their servers.
+ * Where free space is in pieces it becomes several, one behind the other. They are cut at multiples
+ * of the stripe unit, so that all bytes stay on their servers.
  */
 #include "manager/space/seal_plan.h"
 #include "manager/calls/live.h"

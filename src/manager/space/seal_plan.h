@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Plans where a region goes that is to be sealed: each of its chunks to sealed extents of its own
- * server, so that servers copy memory to memory, and a layout names the same servers before and
- * after. Called by seal.c alone.
+ * server. So servers copy memory to memory, and a layout names the same servers before and after.
+ * Called by seal.c alone.
  *
  * A plan names extents by numbers and outlives them: those that have gone meanwhile are found
  * missing.
@@ -47,7 +47,7 @@ struct seal_plan {
  * of the region, or is not connected; -ENOMEM. Whatever it returns, `*out` is for
  * seal_plan_close(). */
 int seal_plan_make(const struct core *core, const struct region *region, struct seal_plan *out);
-/* Gives back what was taken, where it still is. As above, the plan must live; taken back, it has
+/* Gives back what was taken, where it still is. The plan must live, as above; taken back, it has
  * its pieces again. -ENOMEM. */
 int seal_plan_undo(const struct core *core, struct seal_plan *plan);
 /* Makes the layout of the plan, for layout_free(). -AFAR_ELOST: an extent has gone with its server;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Trims. What a region of flash had must read as zeros, and must survive a loss of power so, before
- * somebody else gets it. So a freed region that nobody has open stays in the tables and in the
+ * Trims. Chunks that a region of flash had must read as zeros, also after a loss of power, before
+ * somebody else gets them. So a freed region that nobody has open stays in the tables and in the
  * metastore, and holds its chunks until their stores have answered. It is what stores are told
  * again after a lost connection, a failed commit or a restart.
  *
- * A store has one call under way at a time, so a chunk is never in two: the answer to one could
- * free the chunk, and the other would wipe what its next owner wrote. A call that was sent on an
- * earlier connection counts for nothing. The server drops it before it joins again.
+ * A store has one call under way at a time, so a chunk is never in two. Otherwise the answer to one
+ * could free the chunk, and the other would wipe what its next owner wrote. A call that was sent on
+ * an earlier connection counts for nothing. The server drops it before it joins again.
  *
- * What an older copy's records say was freed may be others' by now: it waits for an operator's word about the namespace.
+ * Chunks that an older copy's records say were freed may be others' by now: they wait for an
+ * operator's word about the namespace.
  *
  * An extent that is released as a whole needs no trims: its store does that by itself.
  */
@@ -260,7 +261,7 @@ static bool is_coming(const struct core *core, const struct region *region)
 	return true;
 }
 
-/* What can be allocated when it has gone. */
+/* Returns how many bytes can be allocated when it has gone. */
 static uint64_t bytes_of(const struct core *core, const struct region *region)
 {
 	const struct layout *layout = region->layout;

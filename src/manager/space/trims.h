@@ -22,7 +22,7 @@ int trims_start(struct core *core);
 uint64_t trims_coming(const struct core *core, const struct namespace *ns);
 /* An allocation that will fit then waits for that, but not longer than it has time. */
 core_wait trims_wait;
-/* The same for so many bytes of the namespace: returns `until`, or 0 if it need not wait. */
+/* Waits likewise for so many bytes of the namespace: returns `until`, or 0 if it need not wait. */
 uint64_t trims_wait_for(struct core *core, const struct namespace *ns, uint64_t bytes,
 			uint64_t until);
 /* The first server that those wait for; 0: none. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Reads the metastore into the tables when the manager starts. Its records are this manager's own,
- * but a store can be damaged or mixed up: a record that does not decode or that contradicts the
+ * but a store can be damaged or mixed up. A record that does not decode or that contradicts the
  * others is an error, never a crash.
  */
 #include <errno.h>
@@ -242,7 +242,7 @@ static int load_extent(struct state *state, const void *message)
 	return ret == -EEXIST ? damaged("extent", record->number) : ret;
 }
 
-/* Of format 1 or 2. */
+/* Loads the layout of a record of format 1 or 2. */
 static int load_old_layout(const Stored__Region *record, struct layout *layout)
 {
 	int ret = 0;

@@ -88,7 +88,7 @@ int placement_spread(struct placement_server *servers, size_t nr_servers, uint64
 
 /* ---- Regions */
 
-/* The sources of one home; those in front that are used up are left behind, so that taking whole
+/* The sources of one home. Those in front that are used up are left behind, so that taking whole
  * extents in their order costs the same for each. */
 struct candidate {
 	const struct placement_source *sources;

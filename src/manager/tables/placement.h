@@ -24,9 +24,9 @@ struct placement_server {
 
 /*
  * Spreads `bytes` (a multiple of PLACEMENT_EXTENT_UNIT) over `width` servers, or as many as it has
- * units for: those with the most free space, in turns from `start` where that is equal. They get
- * equal shares — so that regions stripe evenly — but for those that have less. More servers when
- * these cannot hold it. -ENOSPC: all together cannot; -ENOMEM.
+ * units for. It takes those with the most free space, in turns from `start` where that is equal.
+ * They get equal shares — so that regions stripe evenly — but for those that have less. More
+ * servers when these cannot hold it. -ENOSPC: all together cannot; -ENOMEM.
  */
 int placement_spread(struct placement_server *servers, size_t nr_servers, uint64_t bytes,
 		     uint32_t width, uint64_t start);
@@ -63,10 +63,11 @@ struct placement_wish {
 /*
  * Takes chunks for a region out of the sources' spaces; not a byte more than it needs, so it
  * succeeds whenever that much is free. Each group takes equal chunks, multiples of the stripe unit,
- * from up to `width` servers, those with the longest runs first; what cannot be striped (the rest
- * below a stripe unit, small regions, crumbs of a fragmented namespace) becomes groups of one
- * chunk, in turns over the servers. On success `*out` is the caller's, for placement_close().
- * -ENOSPC: not enough free; -E2BIG: more than PLACEMENT_CHUNKS_MAX; -ENOMEM. Nothing is taken then.
+ * from up to `width` servers, those with the longest runs first. Bytes that cannot be striped
+ * become groups of one chunk, in turns over the servers. Such are the rest below a stripe unit,
+ * small regions, and crumbs of a fragmented namespace. On success `*out` is the caller's, for
+ * placement_close(). -ENOSPC: not enough free; -E2BIG: more than PLACEMENT_CHUNKS_MAX; -ENOMEM.
+ * Nothing is taken then.
  */
 int placement_take(const struct placement_source *sources, size_t nr_sources,
 		   const struct placement_wish *wish, struct placement *out);

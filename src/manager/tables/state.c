@@ -160,7 +160,7 @@ void principal_free(struct principal *principal)
 	free(principal);
 }
 
-/* What the name owned before it had this key. */
+/* Counts the bytes that the name owned before it had this key. */
 static uint64_t owned_bytes(const struct state *state, const char *owner)
 {
 	const struct namespace *ns;

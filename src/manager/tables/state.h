@@ -6,9 +6,9 @@
  * changes something also puts its record.
  *
  * Functions here that change a table note it (undo.h), and so does everybody else who sets a field
- * of a row. What is taken back leaves exactly the tables from before, down to the order of lists.
- * Two fields are of connections and not of batches, and are never taken back: whether a server has
- * been told of an extent that drains, and of a fence.
+ * of a row. Taking back leaves exactly the tables from before, down to the order of lists. Two
+ * fields are of connections and not of batches, and are never taken back. They tell whether a
+ * server has been told of an extent that drains, and of a fence.
  *
  * State that lives as long as a connection is in `struct live_server` and `struct live_session`
  * (core.h), which `live` points to.
@@ -85,7 +85,7 @@ struct state *state_open(struct undo *undo);
 /* Nothing may be noted. */
 void state_close(struct state *state);
 
-/* Links a new principal, and takes it over. What its name owns already is its. -EEXIST. */
+/* Links a new principal, and takes it over. It owns what its name owns already. -EEXIST. */
 int state_add_principal(struct state *state, struct principal *principal);
 struct principal *state_principal(const struct state *state, uint64_t number);
 struct principal *state_principal_named(const struct state *state, const char *name);
@@ -144,15 +144,16 @@ uint64_t flash_store_number(const uint8_t uuid[STORE_UUID_BYTES]);
 /* Without a path, which is to be set before anybody looks; NULL: no memory. */
 struct flash_store *flash_store_new(uint64_t number);
 
-/* What the extents there are granted out of; NULL: it has gone, or its life has ended. */
+/* The pool that the extents there are granted out of; NULL: it has gone, or its life has ended. */
 struct pool *state_pool(const struct state *state, const struct layout_home *home);
 /* The server that has what is at home there, or had it last; NULL: none. Its life does not
  * matter. */
 struct server *state_home_server(const struct state *state, const struct layout_home *home);
 /* The home of its extents. */
 struct layout_home pool_home(const struct pool *pool);
-/* Makes and links an extent. `like` has its pool, life, number, class and length; its namespace, or
- * NULL for an extent that is being released; and that one's number in any case. -EEXIST. */
+/* Makes and links an extent. `like` has its pool, life, number, class and length. Its namespace is
+ * NULL for an extent that is being released; the namespace's number is there in any case.
+ * -EEXIST. */
 int state_add_extent(struct state *state, const struct extent *like, struct extent **out);
 struct extent *state_extent(const struct state *state, const struct layout_home *home,
 			    uint64_t number);
@@ -166,7 +167,7 @@ bool region_needs_trims(const struct state *state, const struct region *region);
 int state_begin_trims(struct state *state, struct region *region);
 /* The connection of the copy's store carries its trim, or does not any more. Never taken back. */
 void region_set_trim_told(struct region *region, uint32_t copy, bool is_told);
-/* The same for all of its copies, which are to be told again. */
+/* No connection carries a trim of any of its copies: all are to be told again. Never taken back. */
 void region_forget_trims_told(const struct state *state, struct region *region);
 /* The copy is trimmed, or needs no trim any more. */
 int state_end_trim(struct state *state, struct region *region, uint32_t copy);
@@ -188,7 +189,7 @@ bool extent_is_releasing(const struct extent *extent);
  * Never taken back. */
 void extent_set_told(struct extent *extent, bool is_told);
 
-/* Links a region, and takes it over. What its layout has must be taken already. -EEXIST. */
+/* Links a region, and takes it over. The space of its layout must be taken already. -EEXIST. */
 int state_add_region(struct state *state, struct region *region);
 struct region *state_region(const struct state *state, uint64_t generation);
 /* True: its layout has bytes there. */
@@ -197,8 +198,8 @@ bool region_is_at(const struct region *region, const struct layout_home *home);
  * stores. */
 bool region_is_held(const struct state *state, const struct region *region, uint64_t server,
 		    uint64_t incarnation);
-/* Gives back what the region's layout has, and replaces it with `layout`, which it takes over. What
- * that one has must be taken and counted already. */
+/* Gives back what the region's layout has, and replaces it with `layout`, which it takes over. The
+ * space of the new layout must be taken and counted already. */
 int state_replace_layout(struct state *state, struct region *region, struct layout *layout);
 /* Replaces the region's layout with one that covers more, or less. It takes that over. Chunks that only
  * the new one has must be taken already; chunks that only the old one has are given back. Both share

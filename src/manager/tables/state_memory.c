@@ -19,7 +19,7 @@ static int regions_by_name(const void *left, const void *right)
 		      ((const struct region *)tree_row(right))->name);
 }
 
-/* As its home has it: a store's extents are found whatever server has it. */
+/* Returns it as the pool's home has it: a store's extents are found whatever server has it. */
 static uint64_t server_number(const struct pool *pool)
 {
 	return pool->store ? 0 : pool->server->number;

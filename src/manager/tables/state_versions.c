@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Versions of copy-on-write regions; see state.h. Each version is a region, with a layout that covers all of its
- * units. The newest one has the name and the address; older ones are freed regions, which go when nobody has them
- * open any more; a draft is one that has not had the name yet. So sessions, fences, trims and lost servers treat
- * them as they treat all regions. This keeps the one thing that is different: versions share chunks.
+ * units. The newest one has the name and the address. Older ones are freed regions, which go when
+ * nobody has them open any more. A draft is one that has not had the name yet. So sessions, fences,
+ * trims and lost servers treat them as they treat all regions. This keeps the one thing that is
+ * different: versions share chunks.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -303,7 +303,7 @@ static bool gather(void *argument, void *row)
 	return true;
 }
 
-/* What the writer's thread reads of the store meanwhile, nobody changes. */
+/* Nobody changes what the writer's thread reads of the store meanwhile. */
 static int write_gathered(struct store *store, const struct gathering *gathering,
 			  void (*lend)(void *argument, bool is_lent), void *argument)
 {

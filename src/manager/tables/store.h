@@ -90,26 +90,27 @@ int store_check(struct store *store, struct meta_bytes prefix, struct meta_bytes
 		int (*visit)(void *argument, struct meta_bytes key, bool is_damaged),
 		void *argument);
 
-/* Whether anything was collected that is not committed. */
+/* True: something was collected that is not committed. */
 bool store_has_changes(const struct store *store);
 
 /* ---- Beside a batch
  *
- * A request may be answered while changes are not committed, if it reads none of them: it would read the same
- * before the batch, and behind it, and also when the batch fails. So whoever reads says so when it is something
- * that the batch has changed. store_get() and store_range() do that here, for values, for names that are
- * missing, and for ranges. Rooms that keep rows of such records in memory, or rows that are in memory alone, mark
- * those that they change, and look at the marks of those that they read. Tables (state.h) have no marks: while
- * one of them is changed, nobody is answered. Keys of tables begin with a small letter, and those of other records
- * with a capital. */
+ * A request may be answered while changes are not committed, if it reads none of them. It would
+ * read the same before the batch, and behind it, and also when the batch fails. So code that reads
+ * something that the batch has changed says so. Here store_get() and store_range() do that, for
+ * values, for names that are missing, and for ranges. Files that keep rows of such records in
+ * memory, or rows that are in memory alone, use marks. They mark rows that they change, and look at
+ * the marks of rows that they read. Tables (state.h) have no marks: while one of them is changed,
+ * nobody is answered. Keys of tables begin with a small letter, and those of other records with a
+ * capital. */
 
-/* Whether a request can be asked at all beside the batch that runs. */
+/* True: requests can be asked beside the batch that runs. */
 bool store_can_ask(const struct store *store);
 /* A request beside the batch begins, and ends. Returns whether it has read what the batch has changed, or has
  * collected a change: then it is to be taken back. */
 void store_begin_beside(struct store *store);
 bool store_end_beside(struct store *store);
-/* Whether the request beside the batch will be taken back. Always false in the batch itself. */
+/* True: the request beside the batch will be taken back. Always false in the batch itself. */
 bool store_has_touched(const struct store *store);
 /* A row is changed. Its mark is 0 at first, and is never taken back. */
 void store_mark(const struct store *store, uint64_t *mark);
@@ -118,8 +119,8 @@ void store_look(struct store *store, uint64_t mark);
 
 /* Commits what was collected, if anything. When that is durable it returns 0, and the batch's
  * changes are for good (undo_keep()). If it fails, all that the batch changed is taken back. `lend`, unless it
- * is NULL, is called before and after the metastore is waited for, if questions can be asked meanwhile: between
- * the two another thread may read. Errors as a metastore's commit; -ENOMEM. */
+ * is NULL, is called before and after the metastore is waited for, if questions can be asked
+ * meanwhile. Between the two another thread may read. Errors as a metastore's commit; -ENOMEM. */
 int store_commit(struct store *store, void (*lend)(void *argument, bool is_lent), void *argument);
 
 /* Reads all tables; makes the cluster's record if the store is new. Called once, when the core

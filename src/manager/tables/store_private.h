@@ -34,7 +34,7 @@ struct store {
 	size_t nr_changes;
 	size_t nr_table_changes; /* of them */
 	uint64_t batch;		 /* that runs, until its commit has ended; from 1 */
-	/* Of a request beside it. */
+	/* These are of a request beside it. */
 	bool is_beside;
 	bool has_touched; /* has read what the batch has changed, or collected */
 };

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the batch that runs has changed, so that it can be taken back: all of it when the commit
- * fails, or what one operation did when that fails half through. Used by the tables (state.h), by
- * the records (store.h) and by the core for what it keeps in memory alone. One for each core, on
- * the writer's thread.
+ * Notes of what the batch that runs has changed. All of it is taken back when the commit fails;
+ * what one operation did, when that fails half through. Used by the tables (state.h), by the
+ * records (store.h) and by the core for what it keeps in memory alone. One for each core, on the
+ * writer's thread.
  *
  * Changes are made in place and noted here, and taken back last first. So operations see the
  * batch's own changes, nothing is read again, and taking back costs what the changes did. The other
  * form would be a map of changed rows that everybody reads through. But the tables are rows that
- * point at each other: behind a map each pointer would become a search, each row would exist twice,
- * and rows in memory alone (space that a sealing took, live sessions) have no key to be found by.
- * Here the code that reads knows nothing of batches.
+ * point at each other. Behind a map each pointer would become a search, and each row would exist
+ * twice. Rows in memory alone (space that a sealing took, live sessions) have no key to be found
+ * by. Here the code that reads knows nothing of batches.
  *
  * Notes stack: a mark says how many there are, and taking back to a mark leaves those before it.
- * Whoever begins something that can fail half through takes a mark first:
+ * Code that begins something that can fail half through takes a mark first:
  *
  *	size_t mark = undo_mark(undo);
  *
  *	return undo_end(undo, mark, change_this_and_that(undo));
  *
- * A function that makes changes begins with undo_room(). What follows cannot fail for want of a
- * note. What it changes beyond the tables (calls, answers, closed connections) waits for the
- * commit, as undo_call() offers, or must be good either way.
+ * A function that makes changes begins with undo_room(). After that it cannot fail for want of a
+ * note. Its effects beyond the tables (calls, answers, closed connections) wait for the commit, as
+ * undo_call() offers, or must be good either way.
  *
  * Tables too large for memory will have no rows here. Their records are read from the metastore,
- * and before that from the changes that store.c collects: those are found by key, lie in the keys'
+ * and before that from the changes that store.c collects. Those are found by key, lie in the keys'
  * order, and are taken back through these notes.
  */
 #ifndef MANAGER_UNDO_H
@@ -103,7 +103,7 @@ int undo_tree_add(struct undo *undo, void **root, void *row, compare_rows *compa
 /* The row must not be freed before this is committed: undo_gone(), after it. */
 void undo_tree_remove(struct undo *undo, void **root, void *row, compare_rows *compare);
 
-/* As space_take() and space_give(), whose errors these return; nothing is noted then. */
+/* Call space_take() and space_give(), and return their errors; nothing is noted then. */
 int undo_space_take(struct undo *undo, struct space *space, uint64_t length, uint64_t *offset);
 int undo_space_give(struct undo *undo, struct space *space, uint64_t offset, uint64_t length);
 /* The range has been taken just before, by somebody who knows nothing of batches. */

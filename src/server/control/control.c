@@ -244,7 +244,7 @@ static int fail_no_store(const Afar__Grant *request)
 			  (unsigned long long)request->store);
 }
 
-/* Rejects more extents than there are. That also bounds what we allocate and send. */
+/* Rejects more extents than there are, which also bounds what we allocate and send. */
 static int check_number(struct control *control, const Afar__Grant *request)
 {
 	struct extent_pool_stat stat;

@@ -35,7 +35,7 @@ int control_start(const struct control_options *options, struct control **out);
 void control_stop(struct control *control);
 /* Closes the session's connections soon. Call tickets_revoke() first. Any thread may call it. */
 void control_end_session(struct control *control, uint64_t session);
-/* The same for all sessions. */
+/* Does so for all sessions. */
 void control_end_all(struct control *control);
 /* Returns the HOST:PORT that it listens on, with the real port. */
 const char *control_address(const struct control *control);

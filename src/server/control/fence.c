@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Fences are all about order. For extents: first no new keys, then no keys, then all data
- * connections of their namespace are closed, then the memory gets another holder. All connections,
- * because any of them in the namespace's domains may use a key: a transfer with it may be in
- * progress there, and nothing shows it. Connections in other domains cannot have begun one, and go
- * on. For a session: first no more tickets, then its connections are closed; without connections
- * its keys are useless.
+ * connections of their namespace are closed, then the memory gets another holder. All connections
+ * are closed, because any of them in the namespace's domains may use a key. A transfer with it may
+ * be in progress there, and nothing shows it. Connections in other domains cannot have begun one,
+ * and go on. For a session: first no more tickets, then its connections are closed; without
+ * connections its keys are useless.
  *
  * Nothing here waits: the progress threads close connections, and the last of them continues the
  * fence. Owns the fences in progress.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Fencing: makes sure that nothing granted before can still be used, neither by a transfer to come
- * nor by one that is half through. orders.c calls it when the manager asks. DESIGN: "fencing".
+ * nor by one that is half through. Called by orders.c when the manager asks. DESIGN: "fencing".
  */
 #ifndef SERVER_FENCE_H
 #define SERVER_FENCE_H
@@ -37,8 +37,9 @@ int fence_extents(const struct fence *fence, const uint64_t *extents, size_t nr_
 		  void (*done)(void *argument), void *argument);
 
 /*
- * The same for a store's extents, each of that namespace, but that they are removed: `done(argument,
- * status)` runs on the store's thread. -ENOMEM, with a sentence: `done` will not run.
+ * Does so for a store's extents, each of the namespace in its name, and removes them.
+ * `done(argument, status)` runs on the store's thread. -ENOMEM, with a sentence: `done` will not
+ * run.
  */
 int fence_store_extents(const struct fence *fence, struct store *store,
 			const struct store_name *names, size_t nr_names, store_done *done,

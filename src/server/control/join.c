@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The join of a server, as a message, and that of a store that comes later; and what the manager's
- * answer has done to the stores. */
+/* Composes the join of a server, and that of a store that comes later, as messages. Has the stores
+ * do what the manager's answer says. */
 #include "server/control/join.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The key that a server joins with. Its file is read anew before each attempt, and its keys are tried in turn, so that an
- * operator can change the key of a server that runs: for a while the file, and the cluster, have the old one and the new one.
- * Used by the membership's thread alone.
+ * The key that a server joins with. Its file is read anew before each attempt, and its keys are
+ * tried in turn. So an operator can change the key of a server that runs. For a while the file, and
+ * the cluster, have the old one and the new one. Used by the membership's thread alone.
  */
 #ifndef SERVER_JOIN_KEY_H
 #define SERVER_JOIN_KEY_H

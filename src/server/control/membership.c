@@ -77,7 +77,7 @@ static void on_sessions_ended(void *argument)
 	pthread_mutex_unlock(&membership->lock);
 }
 
-/* What fails is tried again when the next join is answered so. */
+/* If this fails, it is tried again when the next join is answered so. */
 static void end_sessions(struct membership *membership)
 {
 	log_warn("the manager's records are older than what this server has seen, and an operator "
@@ -137,10 +137,10 @@ static void back_off(struct membership *membership)
 }
 
 /*
- * Returns whether it is useless to try again, because the key is refused, or what the server is and
- * has: of another cluster, or a store of one. A server that was a member tries on: its memory is at
- * stake, and operators may change keys while servers run. So does one whose key file has another key. Call it once for
- * each failure.
+ * True: it is useless to try again, because the key is refused, or the server or a store of it is
+ * another cluster's. A server that was a member tries on, unless an operator removed it. Its memory
+ * is at stake, and operators may change keys while servers run. So does one whose key file has
+ * another key. Call it once for each failure.
  */
 static bool is_final(struct membership *membership, int status)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a membership says when it joins, and what it takes from the answer: who this server is, the
- * manager's term, extents to release. Also lends one store more. On the membership's thread.
+ * Composes what a membership says when it joins, and takes over from the answer: who this server
+ * is, the manager's term, extents to release. Also lends one store more. On the membership's
+ * thread.
  *
  * Reservations are made only by this thread, or on the loop while the connection is joined. So when
  * a join is composed, the granted extents include all that reservations of an earlier connection

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What membership.c (the thread, the connection) and membership_join.c (joining) share. */
+/* Declarations that membership.c (the thread, the connection) and membership_join.c (joining)
+ * share. */
 #ifndef SERVER_MEMBERSHIP_PRIVATE_H
 #define SERVER_MEMBERSHIP_PRIVATE_H
 

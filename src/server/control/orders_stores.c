@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The manager's requests that are about stores: to reserve and release their extents, to open and to
- * close devices; and to trim, memory too. orders.c calls this, and owns the jobs.
+ * close devices; and to trim, memory too. Called by orders.c, which owns the jobs.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -162,8 +162,8 @@ bool orders_trim(struct orders *orders, struct job *job)
 	return true;
 }
 
-/* Opens or closes a device, unless the connection has ended: the manager has told the operator that it
- * failed, and by the next join it knows what is open. */
+/* Opens or closes a device, unless the connection has ended. Then the manager has told the operator
+ * that it failed, and by the next join it knows what is open. */
 void orders_device(struct orders *orders, const struct job *job)
 {
 	if (!orders_is_current(orders, job->epoch))

@@ -23,7 +23,7 @@ struct report {
 /* Fills in the present numbers. */
 void report_fill(struct extent_pool *pool, const struct lanes *lanes, struct stores *stores,
 		 struct report *report);
-/* What decides whether the next report is sent; zeros before the first. */
+/* The numbers that decide whether the next report is sent; zeros before the first. */
 struct reported {
 	bool has_any;
 	uint64_t capacity_bytes, granted_bytes, clean_bytes, draining_bytes, dirty_bytes;

@@ -40,7 +40,7 @@ int lanes_open(const struct server_lane *options, unsigned nr_lanes,
 int lanes_start(struct lanes *lanes, const char *sysfs, const struct progress_options *common);
 /* Has closings go over a store's lane, too. -ENOSPC, with a sentence. */
 int lanes_add_beside(struct lanes *lanes, struct progress *progress);
-/* Not any more. What closings have left there is done before progress_stop() returns. */
+/* Has none go there any more. Those that are left there are done before progress_stop() returns. */
 void lanes_drop_beside(struct lanes *lanes, struct progress *progress);
 /* Closes all connections, and ends the threads. The callbacks of lanes_close_connections() have run
  * when it returns. */

@@ -3,14 +3,14 @@
  * Turns. A line may have a turn while a move of it waits and it has not too many in flight. After
  * its turn it goes to the end.
  *
- * In a crowd a turn is several small moves: a line that has begun one comes to the front again when
+ * In a crowd a turn is several small moves. A line that has begun one comes to the front again when
  * it asks for more, until its turn is used up. Both ends then keep in their caches what they need
- * to serve the connection; to load that for each move costs more than a quarter of a move of 64
- * KiB. The waits of others stay bounded, by the turns before them.
+ * to serve the connection. To load it for each move costs more than a quarter of a move of 64 KiB.
+ * The waits of others stay bounded, by the turns before them.
  *
  * A move in flight for longer than MOVE_PATIENCE_NS belongs to a client that has stopped, or has a
- * bad network. The mover stops counting it, so that nobody waits for it. That is soon over, because
- * a line has few moves in flight.
+ * bad network. The mover stops counting it, so that nobody waits for it. Such waits are soon over,
+ * because a line has few moves in flight.
  */
 #include "server/data/mover.h"
 
@@ -41,8 +41,8 @@ static void leave_turns(struct mover *mover, struct mover_line *line)
 	mover->nr_lines--;
 }
 
-/* Puts the line in the mover's list if it may have a turn: at the end, or at the front to continue
- * a turn that it has begun. */
+/* Puts the line in the mover's list if it may have a turn. It goes to the end, or to the front to
+ * continue a turn that it has begun. */
 static void line_up(struct mover *mover, struct mover_line *line)
 {
 	if (line->has_turn || cds_list_empty(&line->waiting) ||

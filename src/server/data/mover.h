@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A mover carries out moves: clients ask the server to move bytes between their memory and extents,
+ * A mover carries out moves. Clients ask the server to move bytes between their memory and extents,
  * and the server does so at its own pace. Each progress thread has a mover. Each connection has a
  * line of waiting moves, and the lines take turns. The mover keeps a bounded number of moves in
  * flight. A move that waits costs only its place in line, and a connection has as many places as it

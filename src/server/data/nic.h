@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Asks the kernel's sysfs about the network card behind a lane: where it is in the machine, whether
- * its link is up, and how much it has moved. lanes.c uses it. `sysfs` is where that is mounted, or
- * a folder that looks like it.
+ * Asks sysfs about a lane's network card: where it is in the machine, whether its link is up, and
+ * how much it has moved. Used by lanes.c. `sysfs` is where the kernel's is mounted, or a folder
+ * that looks like it.
  */
 #ifndef SERVER_NIC_H
 #define SERVER_NIC_H

@@ -112,8 +112,8 @@ static void take_requests(struct progress_thread *thread)
 	door_knock(progress->door);
 }
 
-/* Whether somebody may be at the listener: its descriptor has said so, or nobody has asked that for
- * a while, because the thread did not sleep. */
+/* True: somebody may be at the listener. Its descriptor has said so, or nobody has asked that for a
+ * while, because the thread did not sleep. */
 static bool is_listener_due(struct progress_thread *thread)
 {
 	uint64_t now = clock_ns();
@@ -233,7 +233,7 @@ static void look_around(struct progress_thread *thread)
 }
 
 /*
- * How long to spin for more. Operations of an engine take longer than a round trip: to yield the
+ * How long to spin for more. Operations of an engine take longer than a round trip. To yield the
  * core to others for all of their time slice, in between, would take longer still. A thread that
  * sleeps instead gets the core back as soon as there is something to do.
  */
@@ -279,8 +279,9 @@ static bool spin(struct progress_thread *thread)
 
 	spin_begin(&thread->spin, now);
 	do {
-		/* What the engine has ended leaves with the data that moves next. What comes then
-		 * is started by the next look at the engine, which nobody sleeps without. */
+		/* Replies to requests that the engine has ended leave with the data that moves
+		 * next. The next look at the engine starts requests that come then; nobody sleeps
+		 * without it. */
 		bool has_moved = poll_engine(thread);
 
 		has_moved |= move_data(thread);

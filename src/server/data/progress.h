@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The data port and its progress threads. They accept clients that show a good ticket, move the
- * bytes of one-sided transfers on transports that need a processor for that, answer messages, and
- * close connections when their session ends.
+ * The data port and its progress threads. They accept clients that show a good ticket, answer
+ * messages, and close connections when their session ends. They move the bytes of one-sided
+ * transfers on transports that need a processor for that.
  */
 #ifndef SERVER_PROGRESS_H
 #define SERVER_PROGRESS_H
@@ -21,7 +21,7 @@
 struct progress;
 struct connection;
 
-/* What an engine has under way for a connection. */
+/* The work that an engine has under way for a connection. */
 struct progress_work {
 	uint64_t session;
 	unsigned nr_under_way; /* the engine counts what keeps the connection from being over */
@@ -47,7 +47,7 @@ struct progress_engine {
 	/* When `poll` is to be called again, even if the descriptor says nothing: on clock_ns();
 	 * CLOCK_NEVER: not before that. NULL: never. */
 	uint64_t (*due)(void *context);
-	/* Whether it has one request under way, which `poll` will end, and no other. */
+	/* True: it has one request under way, which `poll` will end, and no other. */
 	bool (*is_alone)(void *context);
 	/* The connection is over: nothing is under way for it. */
 	void (*left)(void *context, struct progress_work *work);

@@ -101,7 +101,7 @@ struct progress {
 	atomic_uint nr_connections;
 	struct congestion congestion;
 	struct log_limit rejections, shortages;
-	/* What the engine's opening came to, once `opened` is up. */
+	/* The outcome of the engine's opening, once `opened` is up. */
 	sem_t opened;
 	int open_status;
 	char open_sentence[512];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tests that a transport of this machine enforces keys, on which all isolation depends: nothing can
- * be written through a key that is for reading, or that has been closed. That depends on drivers,
- * their settings and their caches of registrations, so a server tests it before it lends anything.
+ * Tests that a transport of this machine enforces keys, on which all isolation depends. Nothing can
+ * be written through a key that is for reading, or that has been closed. Drivers, their settings
+ * and their caches of registrations decide that, so a server tests it before it lends anything.
  */
 #ifndef SERVER_SELFCHECK_H
 #define SERVER_SELFCHECK_H

@@ -72,8 +72,8 @@ void extent_pool_close(struct extent_pool *pool);
 
 /*
  * Gets `bytes`, a multiple of SEGMENT_MIN, ready for `namespace` and registers them, all or none.
- * It takes them from the scrubbed pool; if that is too small, it populates more now with every
- * core; if that is not enough, it waits for the scrubber until `deadline` (on clock_ns()). `*out`
+ * It takes them from the scrubbed pool. If that is too small, it populates more now with every
+ * core. If that is not enough, it waits for the scrubber until `deadline` (on clock_ns()). `*out`
  * is the caller's to free(). Errors, with a sentence: -EINVAL, -ENOSPC, -ENOMEM (for the books),
  * -ETIMEDOUT, -ECANCELED (extent_pool_stop()), those of registering.
  */
@@ -125,15 +125,15 @@ struct extent_key {
 	} on[DOMAIN_FABRICS_MAX]; /* by the fabric's number */
 };
 
-/* Returns the key for this reach; all who ask get the same. With a sentence: -AFAR_ELOST: the
- * extent has no holder, or another namespace holds it, and the two are not told apart; those of
- * domains_get() and of registering. */
+/* Returns the key for this reach; all who ask get the same. Errors, with a sentence: those of
+ * domains_get() and of registering; -AFAR_ELOST: the extent has no holder, or another namespace
+ * holds it. The two are not told apart. */
 int extent_pool_key(struct extent_pool *pool, uint64_t extent, struct reach reach,
 		    struct extent_key *out);
 
 /*
  * Finds an aligned 64-bit word of an extent. The caller must have a connection of this namespace
- * open that fence.c knows: memory that such a connection could reach stays until the connection is
+ * open that fence.c knows. Memory that such a connection could reach stays until the connection is
  * closed. -AFAR_ELOST as above, -EINVAL (`offset` is no multiple of 8), -ERANGE, -EROFS (it is
  * sealed); without a sentence.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The books of the pool of extents: the one table of allowed state changes, the lists and byte
- * counts of each state, the trees that find an extent by number or by its neighbour. Called by
- * extent.c and extent_reserve.c alone, with the pool's lock held.
+ * The books of the pool of extents: the one table of allowed state changes, and the lists and byte
+ * counts of each state. Trees find an extent by number or by its neighbour. Called by extent.c and
+ * extent_reserve.c alone, with the pool's lock held.
  */
 #include <assert.h>
 #include <search.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The books of the pool of extents: which states there are, which extents are in them, and how many
- * bytes that makes. extent_book.c keeps them; extent.c, extent_reserve.c, extent_keys.c and scrubber.c
- * do the work.
+ * bytes that makes. They are kept by extent_book.c; extent.c, extent_reserve.c, extent_keys.c and
+ * scrubber.c do the work.
  */
 #ifndef SERVER_EXTENT_BOOK_H
 #define SERVER_EXTENT_BOOK_H

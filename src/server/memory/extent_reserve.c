@@ -217,8 +217,8 @@ static int wait_for_supply(struct extent_pool *pool, struct reservation *reserva
 }
 
 /*
- * Collects all that is asked for. This ends, because no more than the capacity is ever promised:
- * when nothing is clean, draining, dirty or under the scrubber, there is room to populate what is
+ * Collects all that is asked for. This ends, because no more than the capacity is ever promised.
+ * When nothing is clean, draining, dirty or under the scrubber, there is room to populate what is
  * missing.
  */
 static int collect(struct extent_pool *pool, struct reservation *reservation)

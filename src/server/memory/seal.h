@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Sealing: copies chunks of a namespace into extents that nobody can write, and puts the sums of
- * their blocks (base/checksum.h) behind each. orders.c calls it on the one thread that reserves and
- * releases, so the extents stay meanwhile. Before the copy fence.c has closed the namespace's data
- * connections, so all acknowledged writes are in memory.
+ * their blocks (base/checksum.h) behind each. Called by orders.c on the one thread that reserves
+ * and releases, so the extents stay meanwhile. Before the copy fence.c has closed the namespace's
+ * data connections, so all acknowledged writes are in memory.
  */
 #ifndef SERVER_SEAL_H
 #define SERVER_SEAL_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Zeroes parts of a namespace's memory for the manager, so that what one user gave back is zeros
- * before another gets it. orders.c calls this on the one thread that reserves and releases, so an
- * extent stays while a step works on it. That thread has other things to do, so a trim is done in
+ * before another gets it. Called by orders.c on the one thread that reserves and releases, so an
+ * extent stays while a step works on it. The thread has other things to do, so a trim is done in
  * steps. Those of stores are store_trims.c's.
  */
 #ifndef SERVER_TRIM_H

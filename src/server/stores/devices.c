@@ -3,9 +3,9 @@
  * Devices that come and go while the server runs. Owns nothing: stores.c has the stores.
  *
  * A device that comes is opened as at the start, and lent as in a join, alone. Until the manager has
- * accepted it nobody uses it, and it is closed again if the manager does not. So a device that the
- * manager refuses, for being another cluster's or an older image, never gets into a join, which would
- * be refused as a whole.
+ * accepted it nobody uses it, and it is closed again if the manager does not. The manager refuses a
+ * device that is another cluster's or an older image. So such a one never gets into a join, which
+ * would be refused as a whole.
  *
  * The membership's thread does both, and composes the joins. So a join that follows a lost connection
  * names exactly the stores that have been accepted and are open.

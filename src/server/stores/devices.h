@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What an operator has the manager tell a running server: to open a device and lend it, and to close
- * one. orders.c calls it, on the membership's thread. */
+/* Opens a device and lends it, and closes one, as an operator has the manager tell a running
+ * server. Called by orders.c, on the membership's thread. */
 #ifndef SERVER_DEVICES_H
 #define SERVER_DEVICES_H
 

@@ -4,8 +4,8 @@
  * when a write's bytes are there, or a read's are wanted (struct fabric_pager). This has the
  * translation layer move them between that memory and the device. One thread.
  *
- * Memory comes from zones (memory/zones.h), with a share for each session. A session that has none
- * gets memory of its own, for one transfer, when the zones have none, so that clients which do not
+ * Memory comes from zones (memory/zones.h), with a share for each session. When the zones have
+ * none, a session that has none gets memory of its own, for one transfer. So clients that do not
  * take what they asked for hold up nobody else.
  *
  * A transfer's memory stays here until the device is done with it, also when its connection has

@@ -128,8 +128,8 @@ static int engine_fd(void *context)
 	return store->is_gone ? -1 : ftl_fd(store->ftl);
 }
 
-/* No connection has anything under way. What others have begun, and what the space finishes by
- * itself, ends before the record of the clean end is written. */
+/* No connection has anything under way. Requests that others have begun, and what the space
+ * finishes by itself, end before the record of the clean end is written. */
 static void engine_close(void *context)
 {
 	struct store *store = context;

@@ -46,9 +46,8 @@ struct store_options {
 /*
  * Opens the device, recovers what a crash left, and serves. Blocks; for up to 5 s while another has
  * the device open, because the kernel takes a moment to release a killed process's. Errors, with a
- * sentence: those of flash_device_open_path(), flash_file_create(), ftl_create() and ftl_open();
- * -ENOMEM: its map does not fit into the machine's memory; those of fabric_open() and
- * progress_start().
+ * sentence: those of flash_device_open_path(), flash_file_create(), ftl_create(), ftl_open(),
+ * fabric_open() and progress_start(). -ENOMEM: its map does not fit into the machine's memory.
  */
 int store_start(const struct store_options *options, struct store **out);
 /* Ends its connections, makes everything durable, notes the clean end. No order may be under way.
@@ -131,9 +130,9 @@ struct store_name {
 typedef void store_done(void *argument, int status);
 
 /*
- * Ends the extents' keys, closes the data connections of their namespaces to this store if there
- * have been any keys, waits until nothing of those is under way, and removes the extents: on the
- * device when `done` runs. Extents that are not there, or are another namespace's, count as
+ * Ends the extents' keys, and closes the data connections of their namespaces to this store if
+ * there have been any keys. Waits until nothing of those is under way. Then removes the extents: on
+ * the device when `done` runs. Extents that are not there, or are another namespace's, count as
  * removed. Its status is 0, the device's own error, or -ECANCELED: the store is closing, or its
  * device is gone. -ENOMEM: nothing was done, and `done` will not run.
  */

@@ -85,7 +85,7 @@ static int create_layer(const char *path)
 }
 
 /* Makes the file with an empty layer, beside its place: what is at the path is whole at any time.
- * Whoever was killed here left the file beside it. */
+ * A process that was killed here left the file beside it. */
 static int create(const struct store *store)
 {
 	char beside[sizeof(store->path) + sizeof(".new")];

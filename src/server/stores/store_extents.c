@@ -68,8 +68,9 @@ static void list(struct store_call *call)
 	store_call_end(call, 0);
 }
 
-/* A trim that the manager asks for again could otherwise run when its chunk is another region's; and an extent that is being made would
- * not be in the list, and nobody would ask for its release. */
+/* Waits for trims and reservations. Otherwise a trim that the manager asks for again could run when
+ * its chunk is another region's. An extent that is being made would not be in the list, and nobody
+ * would ask for its release. */
 static void run_listing(struct store_call *call)
 {
 	if (call->store->nr_trims == 0 && cds_list_empty(&call->store->reservations))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the files of a store share. Each uses those behind it:
+ * Declarations that the files of a store share. Each uses those behind it:
  *
  *   store.c             the thread, and the store's life
  *   store_scrub.c       reading what is at rest

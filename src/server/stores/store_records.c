@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a store writes about itself, by records of the layer behind those of the ranges: the identity,
- * with the count of openings; the joins; the manager's term; and, only after a clean end, which opening
- * that was. The last is removed, durably, before anything can be written in the next opening, and is
- * written after everything else.
+ * Records that a store writes about itself, in the layer behind those of the ranges. They hold the
+ * identity, with the count of openings; the joins; the manager's term; and, only after a clean end,
+ * which opening that was. The last is removed, durably, before anything can be written in the next
+ * opening, and is written after everything else.
  */
 #include <errno.h>
 #include <openssl/rand.h>

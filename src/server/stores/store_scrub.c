@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The scrub of a store: reads all of it in the background, at the rate that its operator has set, and
- * tells of the blocks that are bad. */
+/* Scrubs a store: reads all of it in the background, at the rate that its operator has set, and
+ * tells of bad blocks. */
 #include "flash/upkeep/scrub.h"
 
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What everybody who asks a store's layer shares: the requests that are under way, what their results
- * mean to others, the layer's numbers, and calls that wait for the store's thread. Owns nothing; all but
- * store_wait() and store_stat() is on the thread.
+ * Shared by all who ask a store's layer: the requests that are under way, what their results mean
+ * to others, and the layer's numbers. Also calls that wait for the store's thread. Owns nothing;
+ * all but store_wait() and store_stat() is on the thread.
  */
 #include <errno.h>
 #include <semaphore.h>

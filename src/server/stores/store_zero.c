@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Zeros in a store's extents, for clients. Whole blocks are trimmed, so they take no room. Of blocks
- * that are given in part, the bytes that are named are written as zeros; a trim leaves those alone.
- * Runs on the store's thread.
+ * Zeros in a store's extents, for clients. Whole blocks are trimmed, so they take no room. In
+ * blocks that are given in part, the bytes that are named are written as zeros; a trim leaves such
+ * blocks alone. Runs on the store's thread.
  */
 #include <afar/error.h>
 #include <errno.h>

@@ -35,7 +35,7 @@ void stores_close(struct stores *stores)
 		pthread_rwlock_wrlock(&stores->lock);
 		store = stores->entries[--stores->nr];
 		pthread_rwlock_unlock(&stores->lock);
-		/* What ends with it looks at those that are left. */
+		/* Work that ends with it looks at those that are left. */
 		store_stop(store);
 	}
 	pthread_rwlock_destroy(&stores->lock);

@@ -27,15 +27,16 @@ struct stores {
 void stores_init(struct stores *stores);
 /* Closes those that are left, after lanes_stop(). Also if stores_set() was never called. */
 void stores_close(struct stores *stores);
-/* What stores are opened with from now on. The options' address is the host alone, and copied. */
+/* Sets what stores are opened with from now on. The options' address is the host alone, and
+ * copied. */
 void stores_set(struct stores *stores, struct lanes *lanes, const struct store_options *options,
 		uint16_t first_port);
 
 /* Opens a store. Blocks. Errors, with a sentence: those of store_start(); -EEXIST: it is a copy of one
  * that is open; -ENOSPC: there are STORES_MAX. */
 int stores_open(struct stores *stores, const char *path, uint64_t create_bytes, struct store **out);
-/* The same, but for somebody who is not at this machine: the path must be absolute, and what is there
- * a store that is not open. -EINVAL, -EEXIST, with a sentence. */
+/* Does so for somebody who is not at this machine. The path must be absolute, and lead to a store
+ * that is not open. -EINVAL, -EEXIST, with a sentence. */
 int stores_add(struct stores *stores, const char *path, struct store **out);
 /* Ends the store's connections, and closes it: store_stop(). */
 void stores_remove(struct stores *stores, struct store *store);
