@@ -160,7 +160,7 @@ static int name_part(struct place *place, const char *program)
 	return fail_file(-ENAMETOOLONG, "write", place->end.text);
 }
 
-/* Whether the part's name is still that of the open file. */
+/* Returns whether the part's name is still that of the open file. */
 static bool has_name(const struct place *place, int fd)
 {
 	struct stat open_file, named;
@@ -170,8 +170,8 @@ static bool has_name(const struct place *place, int fd)
 }
 
 /*
- * Removes a part that was left behind. Whoever makes one has it locked; so nobody makes this one any more, if the lock
- * can be had.
+ * Removes a part that was left behind. A process that makes one has it locked. So nobody makes this one any more, if
+ * the lock can be had.
  */
 static int remove_old_part(const struct place *place)
 {

@@ -26,8 +26,8 @@ int place_namespace(const char *text, char out[AFAR_NAME_MAX + 1]);
 /* Opens what is there, to read. */
 int place_open(struct afar_session *session, const char *text, struct place *out);
 /*
- * Makes what is to be written, `bytes` long: an unfinished region, or a file beside the one it will replace, which has
- * the name of the `program` in its own. The namespace must have the memory. A region of 0 bytes is -EINVAL. If the
+ * Makes what is to be written, `bytes` long: an unfinished region, or a file beside the one it will replace. The file
+ * has the name of the `program` in its own. The namespace must have the memory. A region of 0 bytes is -EINVAL. If the
  * process is killed, the manager removes the region; the file stays, until somebody makes it again.
  */
 int place_create(struct afar_session *session, const char *text, uint64_t bytes,

@@ -79,7 +79,7 @@ int room_get_whole(struct afar_session *session, uint64_t bytes, struct room *ro
 	return with_namespace(session, bytes, room, reserve);
 }
 
-/* Whether another attempt may end otherwise. */
+/* Returns whether another attempt cannot mend the error. */
 static bool is_final(int error)
 {
 	return error == -EACCES || error == -EPERM || error == -ENOENT || error == -EINVAL;

@@ -7,7 +7,7 @@
 
 #include <afar/afar.h>
 
-/* What was reserved, to be given back. */
+/* Memory that was reserved, to be given back. */
 struct room {
 	char ns[AFAR_NAME_MAX + 1];
 	uint64_t reserved;

@@ -54,12 +54,12 @@ uint64_t team_bytes(unsigned nr_workers, uint64_t plan_bytes);
  */
 int team_create(struct team *team, struct afar_session *session, const struct team_options *options,
 		uint64_t bytes);
-/* Opens it as soon as worker 0 has made it, for the others. As team_create() otherwise. Errors: -ETIMEDOUT. */
+/* Opens it for the others, as soon as worker 0 has made it. Otherwise it is like team_create(). Errors: -ETIMEDOUT. */
 int team_join(struct team *team, struct afar_session *session, const struct team_options *options);
 
 /* Waits until all have met. `plan`: what worker 0 says, and the others hear. */
 int team_meet(struct team *team, void *plan);
-/* Ends the caller's part of a step, and waits until all have ended theirs. What they wrote and flushed is seen then. */
+/* Ends the caller's part of a step, and waits until all have ended theirs. All see then what they wrote and flushed. */
 int team_sync(struct team *team);
 /* Shows that the caller lives. Call it often. Returns -ECANCELED if it is to end. */
 int team_live(struct team *team);

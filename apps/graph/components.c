@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Components; see graph.h. Each worker makes a forest of the edges that leave its vertices: trees whose roots are the
- * smallest of their vertices. A forest says of each vertex one other that it hangs together with; so it is what there is
- * to say of all those edges, and the only mail. Worker 0 joins the forests of all.
+ * smallest of their vertices. A forest says of each vertex one other that it hangs together with. No more is to be said
+ * of all those edges, so forests are the only mail. Worker 0 joins the forests of all.
  */
 #include <errno.h>
 #include <stdlib.h>

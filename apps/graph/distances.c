@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Distances from a vertex, breadth first and by weight; see graph.h. A worker explores from those of its vertices that were
- * reached, as far as its own vertices go. What else it reaches belongs to others, and goes into their mailboxes: one letter
- * for each vertex, with the least distance that was found. When no letters are written any more, all are done.
+ * reached, as far as its own vertices go. Other vertices that it reaches belong to other workers, and go into their
+ * mailboxes: one letter for each, with the least distance that was found. When no letters are written any more, all are
+ * done.
  *
  * Breadth first: a superstep goes one edge further, so the first distance of a vertex is its own. By weight: the nearest
  * vertex is explored first (E. W. Dijkstra, "A note on two problems in connexion with graphs", 1959). Others are explored

@@ -95,7 +95,7 @@ static int submit(struct explorer *explorer)
 	return ret;
 }
 
-/* Whether the edges of the vertex fit behind those in the slot that is being filled. */
+/* Returns whether the edges of the vertex fit behind those in the slot that is being filled. */
 static bool does_fit(const struct explorer *explorer)
 {
 	const struct slot *slot;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Graphs in remote memory: `afar graph`. A graph is one region: where the edges of each vertex begin, and then the edges,
- * by vertex. A program keeps what it computes of the vertices in its own memory, and reads edges from the region when it
- * needs them, so the edges may be more than fit into its machine.
+ * by vertex. A program keeps what it computes of the vertices in its own memory, and reads edges from the region when
+ * it needs them. So the edges may be more than fit into its machine.
  *
- * Several workers divide the vertices. They compute in supersteps, and write what they have for each other into mailboxes,
- * which are in remote memory, too: in an even step into the even ones, so that those of the odd step before can be read
- * meanwhile. No server program takes part.
+ * Several workers divide the vertices. They compute in supersteps, and write what they have for each other into
+ * mailboxes, which are in remote memory, too. In an even step they write into the even ones, so that those of the odd
+ * step before can be read meanwhile. No server program takes part.
  *
  * This follows Carafe (A. Trivedi, "End-to-End Considerations in the Unification of High-Performance I/O", ETH Zürich
  * 2016, §6.5.2).
@@ -80,7 +80,7 @@ uint64_t graph_nr_edges(const struct graph *graph);
 /* ---- Computing: job.c */
 
 enum graph_kind {
-	/* Ranks, with a damping of 0.85. What vertices without edges have goes to all alike, so the sum stays 1. */
+	/* Ranks, with a damping of 0.85. The rank of vertices without edges goes to all alike, so the sum stays 1. */
 	GRAPH_PAGERANK,
 	/* Components, whichever way edges go. A component is called after its smallest vertex. */
 	GRAPH_COMPONENTS,

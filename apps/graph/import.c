@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Edges from a file. As text: a line for each, "FROM TO" or "FROM TO WEIGHT", with blanks or tabs between; empty lines, and
- * those that begin with # or %, are left out. In binary: two 32-bit words, or three.
+ * Edges from a file. In text, each has a line, "FROM TO" or "FROM TO WEIGHT", with blanks or tabs between. Empty lines,
+ * and those that begin with # or %, are left out. In binary: two 32-bit words, or three.
  */
 #include <ctype.h>
 #include <endian.h>

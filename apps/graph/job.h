@@ -62,7 +62,7 @@ static inline bool job_is_alone(const struct graph_job *job)
 
 /* Shows that the caller lives. Call it often. Returns -ECANCELED if it is to end. */
 int job_live(struct graph_job *job);
-/* Ends a superstep. What all have put is seen then. */
+/* Ends a superstep. Then all see what the others have put. */
 int job_sync(struct graph_job *job);
 
 /* Gets memory for transfers. */

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A graph's region: the header; 64-bit words that say where the edges that leave each vertex begin, one more for the end;
- * the same of the edges that arrive; the edges that leave, by vertex; and those that arrive. An edge that leaves is its
- * target, and its weight if there are weights: so both come with one read. One that arrives is its source. If each edge
- * goes both ways, those that leave are those that arrive, and are there once. Numbers are little-endian, as on all machines
- * that Afar runs on.
+ * A graph's region, from its beginning:
+ *
+ * - the header;
+ * - 64-bit words that say where the edges that leave each vertex begin, one more for the end;
+ * - likewise for the edges that arrive;
+ * - the edges that leave, by vertex;
+ * - the edges that arrive.
+ *
+ * An edge that leaves is its target, and its weight if there are weights: so both come with one read. One that arrives is
+ * its source. If each edge goes both ways, those that leave are those that arrive, and are there once. Numbers are
+ * little-endian, as on all machines that Afar runs on.
  */
 #ifndef APPS_GRAPH_LAYOUT_H
 #define APPS_GRAPH_LAYOUT_H
@@ -62,7 +68,7 @@ static inline uint64_t graph_edges_at(const struct graph_header *header, enum gr
 		       : at;
 }
 
-/* Of the whole region. The counts are less than 1 << 56. */
+/* Returns the bytes of the whole region. The counts are less than 1 << 56. */
 static inline uint64_t graph_bytes(const struct graph_header *header)
 {
 	return graph_edges_at(header, GRAPH_IN) +

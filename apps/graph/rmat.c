@@ -9,7 +9,8 @@
 
 #define ASK_EVERY 65536U
 
-/* Of 2^32: an edge is in the upper left, upper right, lower left quarter of the matrix, else in the lower right. */
+/* Chances, of 2^32, of an edge for the upper left, upper right and lower left quarter of the matrix. All others are in
+ * the lower right. */
 #define UPPER_LEFT  ((uint64_t)(0.57 * 4294967296))
 #define UPPER_RIGHT ((uint64_t)(0.19 * 4294967296))
 #define LOWER_LEFT  ((uint64_t)(0.19 * 4294967296))

@@ -33,8 +33,8 @@ uint64_t buckets_bytes(const struct buckets *buckets, unsigned bucket);
 uint64_t buckets_offset(const struct buckets *buckets, unsigned bucket);
 /* Returns how many chunks the bucket is in, for the size of `requests`. */
 unsigned buckets_chunks(const struct buckets *buckets, unsigned bucket);
-/* Starts reading all of a bucket to `data`, which is in `buffer`. What one worker has put there comes in its order. The
- * caller waits for each of the requests. */
+/* Starts reading all of a bucket to `data`, which is in `buffer`. The bytes that one worker has put there come in its
+ * order. The caller waits for each of the requests. */
 int buckets_read(struct buckets *buckets, unsigned bucket, struct afar_buffer *buffer,
 		 uint8_t *data, struct io_request *requests);
 

@@ -157,8 +157,9 @@ static int send_page(struct filler *filler, unsigned bucket, struct page *page)
 			page->data, filled);
 }
 
-/* Sends the bucket's page, and opens the one for it that was sent longest ago. On `local` a page is copied when it is
- * sent, so there the ring would only cool the cache: the page is taken at once when it is not busy. */
+/* Sends the bucket's page, and opens the one for it that was sent longest ago. If the page is not busy any more, it
+ * opens that one again, because the ring would only cool the cache. On `local` this is so, where a page is copied when
+ * it is sent. */
 static int turn_page(struct filler *filler, unsigned bucket)
 {
 	struct page *page = filler->open[bucket], *other;

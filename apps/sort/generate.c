@@ -38,8 +38,8 @@ static void put_printable(uint8_t *out, unsigned nr, uint64_t bits)
 	}
 }
 
-/* Half of the keys get a prefix. The less of the low bits are 0, the more often one comes: prefix 0 in a half of these, 1
- * in a quarter, and so on; 7 and all above share what is left. */
+/* Half of the keys get a prefix, by the number of 0 bits at the low end of `bits`. So prefix 0 comes in a half of
+ * these, 1 in a quarter, and so on; 7 and all above share the rest. */
 static void skew(uint8_t *key, uint64_t seed, uint64_t bits)
 {
 	uint64_t prefix = (uint64_t)__builtin_ctzll(bits | (1U << 7));

@@ -3,8 +3,8 @@
  * The stream of a part's items; see input.h. Called by worker.c and verify.c.
  *
  * A line belongs to the part that it begins in. So a part is read from the byte before it, to see whether a line begins
- * with it, and on behind its end until its last line ends. An item that is cut by the end of a piece is put together in
- * memory of its own.
+ * with it. Reading goes on behind its end until its last line ends. An item that is cut by the end of a piece is put
+ * together in memory of its own.
  */
 #include "input.h"
 
@@ -179,7 +179,7 @@ static int take_lines(struct reader *reader, const uint8_t *data, size_t length)
 				       reader->at + (uint64_t)(at - data));
 		at = newline + 1;
 	}
-	/* What begins behind the part is another's. */
+	/* An item that begins behind the part is another's. */
 	if (!ret && at < end && !reader->cut_length &&
 	    reader->at + (uint64_t)(at - data) >= reader->input->end)
 		reader->is_over = true;

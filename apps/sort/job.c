@@ -44,7 +44,7 @@ static int choose_namespace(const struct sort_options *options, char out[AFAR_NA
 			options->input, options->output);
 }
 
-/* Whether the input's last line lacks its end, which the output gets. */
+/* Finds out whether the input's last line lacks its end, which the output gets. */
 static int lacks_newline(const struct place *input, struct io *io, bool *out)
 {
 	struct io_request request;

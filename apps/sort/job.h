@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the workers of a sort share: the input, the output, and the region of their team, in which they publish samples,
- * keep the buckets, and count.
+ * The workers of a sort share its input, its output, and the region of their team. There they publish samples, keep the
+ * buckets, and count.
  */
 #ifndef APPS_SORT_JOB_H
 #define APPS_SORT_JOB_H
@@ -27,7 +27,7 @@ struct plan {
 	uint32_t chunk_bytes;
 };
 
-/* What has been written to a chunk. Their table is written by whoever took a chunk, and read by all. */
+/* The content of a chunk. The worker that took a chunk writes this to their table, and all read it. */
 struct chunk {
 	uint32_t bucket; /* CHUNK_UNUSED: none */
 	uint32_t worker; /* the chunks of one worker and bucket belong together, in order */

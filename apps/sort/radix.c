@@ -2,8 +2,8 @@
 /*
  * The sort of one bucket; see radix.h. Called by worker.c.
  *
- * A range of items that are equal up to `depth` is put in order of the next 8 bytes, its words. Of those, as many of the
- * leading digits that differ are sorted by as it takes to tell most items apart. What is equal in these is a smaller
+ * A range of items that are equal up to `depth` is put in order of the next 8 bytes, its words. It is sorted by as many
+ * of their leading digits that differ as it takes to tell most items apart. Items that are equal in these are a smaller
  * range: it goes on with the rest of the word, or with the next word. Short ranges are sorted by insertion.
  */
 #include "radix.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The sample; see sampling.h. Called by worker.c. Items are taken from random places, one in each of equal parts of the
- * share: places at equal distances could meet a pattern of the input.
+ * share. Places at equal distances could meet a pattern of the input.
  */
 #include "sampling.h"
 

@@ -46,7 +46,7 @@ struct sort_options {
 	void *context;
 };
 
-/* What a sort needs, found out before anything is made. */
+/* The needs of a sort, found out before anything is made. */
 struct sort_needs {
 	uint64_t input_bytes;
 	uint64_t output_bytes;
@@ -101,8 +101,8 @@ struct sort_made {
 };
 
 /*
- * Makes records in the form of gensort's text records: a key of 10 printable bytes, two blanks, the record's number in 32
- * hexadecimal digits, two blanks, 52 bytes of filler, and the end of a line, "\r\n". So they are lines, too.
+ * Makes records in the form of gensort's text records. Each has a key of 10 printable bytes, two blanks, the record's
+ * number in 32 hexadecimal digits, two blanks, and 52 bytes of filler. It ends with "\r\n", so records are lines, too.
  * Errors: those of sort_prepare(), -EINVAL (no records).
  */
 int sort_generate(struct afar_session *session, const char *output, const struct sort_made *made);
@@ -116,8 +116,8 @@ struct sort_found {
 };
 
 /*
- * Reads all items of a region or file, and says in which order they are, how many, and their sum. Of `options` it takes
- * input, is_lines, is_ended, show and context.
+ * Reads all items of a region or file, and says in which order they are, how many, and their sum. It takes input,
+ * is_lines, is_ended, show and context from `options`.
  */
 int sort_verify(struct afar_session *session, const struct sort_options *options,
 		struct sort_found *out);

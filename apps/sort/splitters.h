@@ -11,7 +11,7 @@
 
 #define SAMPLE_BYTES_MAX 256U
 
-/* An item of the sample, as workers publish it. One that is longer is cut, and counts as the item that it is then; its
+/* An item of the sample, as workers publish it. One that is longer is cut, and counts as the item that it is then. Its
  * position is 0, because no order among equal ones is known. */
 struct sample {
 	uint64_t position; /* of the item's first byte in the input */

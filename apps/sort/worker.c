@@ -2,9 +2,9 @@
 /*
  * A worker's part of a sort, from meeting the others to the complete output. Read it first: each step is a function.
  *
- *   sample     publish items from all over the share; meet; make splitters of the samples of all
- *   distribute read the share, and put each item into its bucket; meet
- *   sort       take bucket after bucket: read, sort, write. The next one is read while one is sorted; meet
+ *   sample      publish items from all over the share; meet; make splitters of the samples of all
+ *   distribute  read the share, and put each item into its bucket; meet
+ *   sort        take bucket after bucket: read, sort, write. The next one is read while one is sorted; meet
  *
  * The share of the input is fixed. Buckets are taken by an atomic addition, so a worker that is slow takes fewer.
  */
@@ -54,7 +54,7 @@ static int meet_again(struct worker *worker)
 
 /* ---- Meeting */
 
-/* What counts begins with 0. Worker 0 says so before the others know the plan. */
+/* Counters begin with 0. Worker 0 writes that before the others know the plan. */
 static int clear_counters(struct sort_job *job)
 {
 	uint64_t zeros[JOB_COUNTERS] = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A session: the relation to the manager, and everything that its regions share: the fabrics, the
- * known servers, queues for blocking calls, and memory for mappings.
+ * A session: the relation to the manager. It also holds everything that its regions share: the
+ * fabrics, the known servers, queues for blocking calls, and memory for mappings.
  *
  * The connection to the manager may be lost and found again. The control thread then resumes the
  * session. Calls that wait are sent again under their request ids, so the manager does each once.
@@ -39,7 +39,7 @@ enum session_state {
 
 struct afar_session;
 
-/* What parts of the library above it do when something happens to a session. */
+/* The session's calls to parts of the library above it, when something happens to it. */
 struct session_events {
 	/* The manager has taken it up again. On the control thread, before calls are made; the lock is held. */
 	void (*resumed)(struct afar_session *session);

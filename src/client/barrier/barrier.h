@@ -4,7 +4,7 @@
  * (phases) share.
  *
  * Each member has a slot of three lines. Only one side writes a line, and no two sides' bytes are
- * in the same line, so that neither a cache line nor the unit of a transfer is contended:
+ * in the same line. So neither a cache line nor the unit of a transfer is contended:
  *
  *	slot 0   state                     by the coordinator: the phase that has begun
  *	slot i   state, hello              by member i: its last report; that it is there
@@ -12,13 +12,14 @@
  *	work     work_bytes per member     by the coordinator, before it begins a phase
  *
  * Only single bytes are atomic, and the bytes of one read or write come in any order. So the reader
- * compares a longer value as a whole with the 64 random bits that it expects; or the writer writes
- * all of it before the byte or number that announces it, and the reader reads it after having seen
+ * compares a longer value as a whole with the 64 random bits that it expects. All others the writer
+ * writes before the byte or number that announces them, and the reader reads them after having seen
  * that.
  *
  * The memory may hold anything at the beginning, most likely an old barrier. Two random numbers
- * tell what is valid: the coordinator's, which names the instance of the barrier and is in every
- * state line, and one of each member. Neither can be in memory that was written before.
+ * tell what is valid: the coordinator's, and one of each member. The coordinator's names the
+ * instance of the barrier, and is in every state line. Neither can be in memory that was written
+ * before.
  */
 #ifndef CLIENT_BARRIER_H
 #define CLIENT_BARRIER_H

@@ -9,8 +9,8 @@
  *
  * The coordinator may answer an old hello, too; no member takes that answer for its own. An old
  * answer does not have the member's nonce. A member comes here only when it is done with any
- * earlier barrier at this place, so nobody writes a state line of the new instance before. So a
- * barrier can be opened at the place of another before all members have closed that.
+ * earlier barrier at this place. Before that, nobody writes its state line of the new instance. So
+ * a barrier can be opened at the place of another before all members have closed that.
  */
 #include <endian.h>
 #include <errno.h>

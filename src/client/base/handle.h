@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Checked handles: each public object begins with a `struct handle`, so that the library answers
+ * Checked handles: each public object begins with a `struct handle`, and the library answers
  * -EINVAL to a null, closed or wrong pointer instead of following it. Closed handles stay allocated
  * until a few hundred more were closed, so the library detects a double close, free or unmap if it
  * comes soon. This helps to find bugs; it is not a promise.
@@ -74,7 +74,8 @@ static inline bool handle_is_target(const void *object)
 }
 
 #define HANDLE_SHUT 0x80000000U /* in nr_users: it is closed, or being closed */
-/* Of a file's target: who uses it may begin nothing, because the file's gate is shut (client/files/io/file_queue.c). */
+/* In nr_users of a file's target: its users may begin nothing, because the file's gate is shut
+ * (client/files/io/file_queue.c). */
 #define HANDLE_GATE 0x40000000U
 
 /* Counts one more user of an object that has a user already. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Blocking transfers. Copies near memory (near.c). For all else, each call borrows one of the
- * session's own queues, so up to SESSION_BLOCKING_QUEUES threads transfer at once and meet only
+ * session's own queues. So up to SESSION_BLOCKING_QUEUES threads transfer at once, and meet only
  * while they borrow one.
  */
 #include <errno.h>

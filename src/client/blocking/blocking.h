@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What blocking transfers have in common: a queue of the session's, borrowed for one of them. */
+/* The common part of blocking transfers: each borrows a queue of the session's. */
 #ifndef CLIENT_BLOCKING_H
 #define CLIENT_BLOCKING_H
 
 #include "client/target/apart.h"
 
 /* Counts the caller into the target, which then cannot be closed, and borrows a queue that is
- * connected to its servers; if its homes are used apart, to those that are needed. Blocks, until
- * `deadline`. */
+ * connected to its servers. If the target's homes are used apart, the queue is connected to those
+ * that are needed. Blocks, until `deadline`. */
 int blocking_begin(struct afar_target *target, const struct target_need *need, uint64_t deadline,
 		   struct afar_queue **queue);
 /* Does the former half of that, and the latter. */

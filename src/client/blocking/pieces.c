@@ -75,7 +75,7 @@ static void end_piece(struct afar_queue *queue, struct batch *batch)
 		failure_say(queue, &completion, "try again");
 	if (batch->status == 0 || batch->status == -ECANCELED)
 		snprintf(batch->failure, sizeof(batch->failure), "%s", error_last_line());
-	/* What is lost keeps nothing else from being done. */
+	/* Lost bytes, and servers that are away, keep no other piece from being done. */
 	if (piece->status != -AFAR_ESERVER && piece->status != -AFAR_ELOST &&
 	    (batch->status == 0 || batch->status == -ECANCELED))
 		batch->status = piece->status;
@@ -167,7 +167,7 @@ static int fail_unconnected(struct batch *batch)
 	return fail_left(batch, error_fail(batch->connected, "%s", batch->why));
 }
 
-/* As blocking_transfer() does one operation. */
+/* Carries out the pieces as blocking_transfer() does one operation. */
 static int transfer_pieces(struct afar_queue *queue, struct batch *batch)
 {
 	unsigned nr_left, nr_before = batch->nr;
@@ -178,7 +178,7 @@ static int transfer_pieces(struct afar_queue *queue, struct batch *batch)
 		nr_left = leave_failed(batch);
 		if (nr_left == 0)
 			return batch->status;
-		/* What is left may have been on connections that broke meanwhile. */
+		/* Pieces that are left may have been on connections that broke meanwhile. */
 		if (batch->connected && nr_left >= nr_before)
 			return fail_unconnected(batch);
 		if (clock_ns() >= batch->deadline)

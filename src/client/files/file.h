@@ -55,7 +55,7 @@ int file_sync(struct afar_file *file);
 
 /* ---- file_change.c */
 
-/* As afar_file_truncate(), with `who`. */
+/* Does what afar_file_truncate() does, with `who`. */
 int file_resize(struct afar_file *file, const struct fs_who *who, uint64_t bytes);
 /* Gives back the first unit of a file that was prepared, because it gets its bytes elsewhere first. From outside
  * the gate. If that fails, a unit of zeros stays. */

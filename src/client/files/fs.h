@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * File systems as the client knows them: a namespace, its pool, the inodes that files of this process
- * are open of, and the handles that the manager knows them by.
+ * A file system as the client knows it: a namespace, its pool, the inodes that this process has
+ * open, and the manager's handles for those.
  *
  * All open files of an inode share one struct file_inode, with its cached runs. Runs go away only
  * when this process says so, or when it has given the file up for another (fs_recall.c).
- * Whoever moves bytes is inside the inode's gate; whoever has runs taken away has shut it. So
- * nothing that was posted lands in what has become another file's.
+ * A thread that moves bytes is inside the inode's gate; one that has runs taken away has shut it.
+ * So nothing that was posted lands in what has become another file's.
  *
  * Locks, in the order in which they are taken: an inode's gate; its extending; the session's lock; the
  * fs's lock; an inode's lock. The last three are held for moments, and not over calls.
@@ -32,7 +32,7 @@
 #define FS_BUCKETS	  1024U /* of open inodes */
 #define FS_CALL_MAX	  256U	/* operations of one call */
 
-/* Who asks, as a message. */
+/* The user who asks, as a message. */
 struct fs_who {
 	Afar__FileWho message; /* its groups are those below: fs_who_copy() */
 	uint32_t groups[FS_WHO_GROUPS_MAX];
@@ -46,7 +46,7 @@ struct fs_hold {
 	uint32_t access; /* R_OK, W_OK */
 };
 
-/* Whether an inode was written since its size and times were committed. */
+/* Tells whether an inode was written since its size and times were committed. */
 enum inode_touched {
 	INODE_UNTOUCHED,
 	INODE_TOLD,   /* and the manager knows when, but has not committed it */
@@ -56,7 +56,7 @@ enum inode_touched {
 #define FS_LOCK_RANGE 1U
 #define FS_LOCK_FILE  2U
 
-/* What an owner has locked of a file, as the manager is told again, too. */
+/* A lock that an owner has on a file. The manager is told it again, too. */
 struct fs_lock {
 	struct cds_list_head node; /* of the inode */
 	uint64_t handle, owner;
@@ -141,8 +141,8 @@ struct afar_fs {
 	struct cds_list_head holds;
 	struct cds_list_head lock_waits; /* struct fs_lock_wait: fs_lock.c */
 	uint64_t nr_claims;		 /* times that the manager was told of all holds */
-	/* Events after which what the manager has said of an inode before may be wrong, because parts
-	 * of the pool were taken from it: it was trimmed or cut here and closed, or given up. */
+	/* Events after which the manager's earlier answers about an inode may be wrong, because parts
+	 * of the pool were taken from it. It was trimmed or cut here and closed, or given up. */
 	uint64_t nr_outdated;
 	uint64_t outdated[FS_BUCKETS]; /* nr_outdated at the last one of a bucket */
 	unsigned nr_recalls;	       /* files that are being given up now */
@@ -204,8 +204,8 @@ uint64_t fs_new_handle(struct afar_fs *fs);
 struct fs_hold *fs_hold_new(struct file_inode *inode, uint64_t handle, uint32_t access);
 /* Forgets it. NULL does nothing. */
 void fs_hold_end(struct afar_fs *fs, struct fs_hold *hold);
-/* How often the manager was told of all holds; compare it before and after a call that opens or
- * closes: if it differs, the manager may have carried out the call before it restarted. */
+/* Returns how often the manager was told of all holds. Compare it before and after a call that
+ * opens or closes. If it differs, the manager may have carried out the call before it restarted. */
 uint64_t fs_count_claims(struct afar_fs *fs);
 /* Tells the manager again of a hold that it may have forgotten. */
 int fs_claim_again(struct afar_fs *fs, const struct fs_hold *hold);
@@ -278,11 +278,11 @@ bool inode_is_alone(struct file_inode *inode);
 bool inode_has_spare(struct file_inode *inode);
 /* Returns whether this process may have made it longer, or written it, and not committed that. */
 bool inode_is_written(struct file_inode *inode);
-/* What the manager has said of the inode before may be wrong from now on. */
+/* Notes that the manager's earlier answers about the inode may be wrong from now on. */
 void inode_set_outdated(struct afar_fs *fs, uint64_t ino);
 uint64_t inode_count_outdated(struct afar_fs *fs);
-/* Returns whether it may be wrong what the manager said when that was `before`. From inside the gate the
- * answer stays true. */
+/* Returns whether an answer may be wrong that the manager gave when that count was `before`. From
+ * inside the gate the result stays right. */
 bool inode_is_outdated(struct file_inode *inode, uint64_t before);
 
 /* Notes that an inode is being written. */
@@ -294,9 +294,9 @@ void inode_touch_again(struct afar_fs *fs, uint64_t ino);
 /* Adds to what the manager says of an inode what it has not been told yet: when we wrote it. */
 void inode_add_writes(struct afar_fs *fs, struct afar_file_stat *stat);
 
-/* Takes what a result says: attributes, and runs if there are any; then the caller was inside the
- * gate, or had shut it, since before the manager was asked. Errors: -AFAR_EMALFORMED, -ENOMEM, those of a call, if the pool has grown
- * meanwhile. */
+/* Takes what a result says: attributes, and runs if there are any. With runs, the caller has been inside the gate, or
+ * has had it shut, since before it asked the manager. Errors: -AFAR_EMALFORMED, -ENOMEM, those of a call, if the pool
+ * has grown meanwhile. */
 int inode_take(struct file_inode *inode, const Afar__FileResult *result);
 /* Takes the result of opening it, which is from outside the gate. `before`: inode_count_outdated(),
  * before the manager was asked. Asks anew if that is out of date. */
@@ -357,7 +357,7 @@ void writes_detach(struct file_inode *inode);
 void writes_begin_sync(struct fs_writes *all);
 void writes_end_sync(struct fs_writes *all, bool is_done, bool has_lost);
 /* Notes that the inode has writes for the next sync. Call it before bytes are sent, and again when they have
- * arrived, because a sync may have begun meanwhile; the second time it does not fail. -ENOMEM. */
+ * arrived, because a sync may have begun meanwhile. The second time it does not fail. -ENOMEM. */
 int inode_note_write(struct file_inode *inode);
 /* Returns whether a sync is due because too much is to be remembered of what was closed. */
 bool fs_has_many_unsynced(struct afar_fs *fs);

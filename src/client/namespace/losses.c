@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is lost with a server or a store, as the manager tells it: by namespace, and then the files of each file system, some at a
+/* Asks the manager for losses with a server or a store: by namespace, and then the files of each file system, some at a
  * time. */
 #include <errno.h>
 #include <string.h>

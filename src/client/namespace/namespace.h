@@ -63,7 +63,7 @@ int namespace_tell_all(struct afar_session *session, const struct namespace_tell
 /* Fills `out` in for the one of this name. -ENOENT, also if it is of another kind. */
 int namespace_tell(struct afar_session *session, const struct namespace_telling *telling,
 		   const char *name, void *out);
-/* The same, as the manager's message; on 0 `*reply` is the caller's. */
+/* Likewise gives the manager's message; on 0 `*reply` is the caller's. */
 int namespace_look(struct afar_session *session, enum namespace_kind kind, const char *name,
 		   Afar__Frame **reply);
 

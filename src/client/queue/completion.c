@@ -98,8 +98,7 @@ static void give_word(const struct operation *operation, uint64_t value)
 		memcpy(operation->iov->addr, &value, sizeof(value));
 }
 
-/* Notes what a store has told with the reply to a sync: its opening, if the handle may move on to that, and that it
- * has refused. */
+/* Notes a store's reply to a sync: its opening, if the handle may move on to that, and that it has refused. */
 static void remember_synced(const struct afar_target *target, const struct path *path,
 			    uint64_t opening, bool is_refused)
 {

@@ -73,7 +73,8 @@ static int connect_in_turn(struct connecting *connecting, struct binding *bindin
 	return ret;
 }
 
-/* Returns whether it is the caller's turn. Who waits has a queue of the session's, for which others have use. */
+/* Returns whether it is the caller's turn. A caller that waits keeps others from its queue, which is the
+ * session's. */
 static bool take_turn(struct peer *peer)
 {
 	struct timespec until;

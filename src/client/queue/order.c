@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Order: operations that wait for others of their queue. progress.c calls this when such an
- * operation is submitted, completion.c when any operation completes while some are held. Owns the lists
+ * Order: operations that wait for others of their queue. Callers are progress.c when such an operation
+ * is submitted, and completion.c when any operation completes while some are held. Owns the lists
  * `held`, `failing` and `flushes`.
  *
  * The active operations are in order of submission, so when an operation is the first of them, all

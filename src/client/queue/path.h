@@ -19,8 +19,8 @@ enum path_state {
 };
 
 #define PATH_LANES_MAX 4
-/* A queue keeps up to this many paths that no target of the session uses at the moment,
- * because regions of the same namespaces may be opened again. */
+/* A queue keeps up to this many paths that no target of the session uses now. Regions of the same
+ * namespaces may be opened again. */
 #define PATHS_UNUSED_MAX 8U
 
 /* A connection over one lane. */
@@ -78,8 +78,8 @@ static inline uint64_t path_length_at(const struct path *path, uint64_t offset, 
 	return length < to_next ? length : to_next;
 }
 
-/* The lane that all clients use for atomics of NICs, whichever lane is best for each. That needs no
- * agreement, because a path's lanes are all that the server has of the transport. */
+/* The lane that all clients use for atomics of NICs, whichever lane is best for each. Clients need
+ * not agree on it, because a path's lanes are all that the server has of the transport. */
 static inline const struct path_lane *path_home(const struct path *path)
 {
 	const struct path_lane *home = &path->lanes[0];

@@ -74,8 +74,8 @@ static inline void transfer_begin(struct afar_queue *queue, struct transfer *tra
 }
 
 /*
- * The place of an operation's next bytes: one run in one extent, over one path. find_step() copies
- * all of it from the target's binding, so it stays valid when the binding is replaced.
+ * The place of an operation's next bytes: one run in one extent, over one path. It stays valid when
+ * the binding is replaced, because find_step() copies all of it from the target's binding.
  */
 struct step {
 	struct peer *peer;

@@ -8,9 +8,12 @@
  * for:
  *
  *   submit → operation (active list) → transfers (per path) → completion → done list → reaped
- *                     ↑ blocked list: found no room, tried again after each completion
- *                     ↑ held list: waits for operations submitted before it (order.c)
- *                     ↑ away: carried out by a thread (away.h)
+ *
+ * An active operation may be elsewhere meanwhile:
+ *
+ *   blocked list  it found no room; tried again after each completion
+ *   held list     it waits for operations submitted before it (order.c)
+ *   away          a thread carries it out (away.h)
  *
  * All memory is allocated when the queue is opened or connected. When an operation's time is up,
  * its paths are closed before it completes; from then on nothing touches its memory.
@@ -74,7 +77,7 @@ struct operation {
 	uint32_t stands_for;   /* operations that its measured time counts for; 0: not measured */
 	uint64_t began;	       /* if it is measured */
 	int status;	       /* the first failure */
-	/* Of one that a thread carries out, and what came of it: bytes, or an error. */
+	/* For a thread that carries it out: the queue, and the result (bytes, or an error). */
 	struct afar_queue *queue;
 	int64_t answer;
 };
@@ -110,7 +113,7 @@ struct afar_queue {
 	struct cds_list_head active;
 	struct cds_list_head blocked; /* of the active: have bytes that found no room */
 	struct cds_list_head held;    /* of the active, in order: wait for all before them */
-	/* Of the active, in order, all after the held: an earlier one failed, so they will fail. */
+	/* Active ones, in order, all after the held: an earlier one failed, so they will fail. */
 	struct cds_list_head failing;
 	struct cds_list_head flushes; /* of the active, in order: wait for writes */
 	struct cds_list_head ready;   /* of the active: were held, and may start */
@@ -138,7 +141,7 @@ struct afar_queue {
 
 	struct queue_away *away; /* away.c's; NULL: nothing was ever away */
 
-	/* Of a blocking call's flush: it goes to these homes alone. NULL: to all. */
+	/* A blocking call's flush goes to these homes alone. NULL: to all. */
 	const struct target_need *flushed;
 	/* Blocking calls copy plain memory through it; NULL: not needed yet. */
 	struct afar_buffer *bounce;

@@ -55,8 +55,8 @@ static uint64_t spin_ns(const struct afar_queue *queue)
 
 /*
  * Pauses between two looks at a bulk transfer. Looking all the time would take the bytes in small
- * pieces, and contend for the socket's locks with whoever fills it (2 to 4 % of the bandwidth over
- * loopback).
+ * pieces, and contend for the socket's locks with the side that fills it. It would cost 2 to 4 % of
+ * the bandwidth over loopback.
  */
 bool queue_wait_progress(struct afar_queue *queue, uint64_t deadline)
 {

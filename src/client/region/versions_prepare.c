@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * New memory for parts of a copy-on-write region's next version: which units the program's ranges touch, the manager's chunks
- * for those, and a copy of what the program will not write of them. Called by versions.c, which counts the caller in.
+ * New memory for parts of a copy-on-write region's next version. Finds the units that the program's ranges touch, gets
+ * chunks for them from the manager, and copies what the program will not write of them. Called by versions.c, which
+ * counts the caller in.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -26,7 +26,8 @@ static bool take(struct afar_target *target, Afar__RegionUse *out)
 {
 	bool is_taken;
 
-	/* Whoever has the lock may be about to take the handle to another version: next time. */
+	/* The thread with the lock may be about to take the handle to another version: next
+	 * time. */
 	if (!is_draft(target) || !target->is_used || pthread_mutex_trylock(&target->lock) != 0)
 		return false;
 	is_taken = !target->is_published && atomic_exchange(&target->is_used, false);
@@ -80,7 +81,8 @@ static void look(void *argument)
 
 	do {
 		pthread_mutex_lock(&session->lock);
-		/* What cannot be told now is told later. A manager that comes back begins all claims anew. */
+		/* Uses that are not told now are told later. A manager that comes back begins all claims
+		 * anew. */
 		if (session->state == SESSION_UP)
 			nr = take_some(session, used, &has_drafts);
 		if (!has_drafts || session->state == SESSION_ENDED)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Targets that outlive their servers, as the pools of file systems: each of their homes is connected to
- * apart from the others, when something there is wanted. So a server that is away holds up what touches
- * it, and nothing else. All other targets are connected to as a whole (connect.c).
+ * Targets that outlive their servers, as the pools of file systems do. Each of their homes is connected
+ * to apart from the others, when something there is wanted. So a server that is away holds up what
+ * touches it, and nothing else. All other targets are connected to as a whole (connect.c).
  */
 #ifndef CLIENT_APART_H
 #define CLIENT_APART_H
@@ -34,8 +34,8 @@ bool need_has(const struct target_need *need, const struct binding *binding, uin
  * synced. A store that is away, or read only, then fails no sync, and a sync of one file does not ask a hundred
  * stores. Within a hold, or with a reference. */
 bool binding_may_skip(const struct binding_server *server);
-/* Notes how much was written to each store, before a sync; and that a sync has covered that, or that a store has
- * refused it: then that is lost, and the next sync does not wait for it. */
+/* Notes how much was written to each store before a sync, and then that the sync has covered it. Writes that a
+ * store has refused are lost, and the next sync does not wait for them. */
 struct sync_marks {
 	struct binding *binding;
 	uint64_t *nr_written;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Bindings: all that an open target needs to reach its bytes. A binding has the layout, and for
- * each server of it the peer, the reach, and the access by which the session may have keys there.
+ * Bindings: all that an open target needs to reach its bytes. A binding has the layout. For each
+ * server of that it has the peer, the reach, and the access by which the session may have keys
+ * there.
  *
  * A target has one binding at a time. When its layout changes, a new binding replaces the old one
- * as a whole; the new one may be on other servers and may be longer. A binding's contents never
+ * as a whole. The new one may be on other servers and may be longer. A binding's contents never
  * change. It only becomes ready, once its keys are there, and unready, once a server tells of a
  * change that it may not include.
  *
@@ -30,19 +31,19 @@ struct binding_server {
 	/* The number of the last change in the namespace there that the layout is known to
 	 * include. Guarded by the session's lock. */
 	uint64_t changes;
-	/* Of a store: its opening, as the handle remembers it; a sync tells whether writes since
-	 * then may be lost. Those of a replaced binding are carried over. */
+	/* A store's opening, as the handle remembers it; a sync tells whether writes since then may
+	 * be lost. Those of a replaced binding are carried over. */
 	_Atomic uint64_t opening;
-	/* On clock_ns(), of a store that no connected server had when the binding was made, or of a
-	 * server that was down when accesses were asked for; 0: it was there. */
+	/* On clock_ns(); 0: it was there. Else no connected server had the store when the binding
+	 * was made, or the server was down when accesses were asked for. */
 	uint64_t away_since;
-	/* Of a store: how many writes there of the session (peer->nr_written) a sync has covered; whether
-	 * there were some earlier that none has; and whether an older binding may have some in
+	/* For a store: how many of the session's writes there (peer->nr_written) a sync has covered. Then
+	 * whether there were some earlier that none has, and whether an older binding may have some in
 	 * flight, over another peer. */
 	_Atomic uint64_t nr_synced;
 	atomic_bool owes_sync, may_owe_sync;
-	/* Likewise: it has answered the sync that is under way with -EIO. What it has not made durable will
-	 * not become so before it is opened again. */
+	/* Likewise: it has answered the sync that is under way with -EIO. Writes that it has not made
+	 * durable will not become so before it is opened again. */
 	atomic_bool has_refused_sync;
 	atomic_bool is_keyed; /* has the keys of its copies */
 };
@@ -100,8 +101,8 @@ int binding_take_accesses(struct binding *binding, Afar__Access *const *messages
 void binding_take_away(struct binding *binding, Afar__ServerAway *const *messages, size_t count);
 /* Carries over what the handle remembers of stores, before the binding replaces the old one. */
 void binding_remember(struct binding *binding, const struct binding *old);
-/* Looks once more, when nothing can begin over the old one any more: a store that is reached in another way now, and where no
- * write was left without a sync, needs none. */
+/* Looks once more, when nothing can begin over the old one any more. A store that is reached in another way now needs
+ * no sync if no write there was left without one. */
 void binding_settle_owed(struct binding *binding, const struct binding *old);
 /* Returns whether the reach is one of the binding's. */
 bool binding_uses(const struct binding *binding, const struct peer_reach *reach);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Changes of a target's layout: it was sealed, moved, or made longer, by any client. When a change
- * concerns a server, it closes the namespace's data connections, and puts the change's number into
+ * concerns a server, that closes the namespace's data connections. It puts the change's number into
  * each ticket for a new connection (connect.c gets those). Then no operation begins on the session's
- * targets there that the change may concern, until the manager has told their layouts. So nothing
- * is written behind a copy, or read from the old place.
+ * targets there that the change may concern, until the manager has told their layouts. So nothing is
+ * written behind a copy, or read from the old place.
  */
 #include <errno.h>
 #include <stdlib.h>

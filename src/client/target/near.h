@@ -2,7 +2,7 @@
 /*
  * Near targets: this process has windows (fabric/mapped.h) on their memory, because their servers are on
  * this machine. Blocking calls copy through the windows on the caller's thread, without a queue or
- * a lock, and read the clock only for samples of their time.
+ * a lock. They read the clock only for samples of their time.
  */
 #ifndef CLIENT_NEAR_H
 #define CLIENT_NEAR_H

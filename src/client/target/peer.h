@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Peers: the servers that a session knows, one for each incarnation of a server, and one for each
- * store that such an incarnation has open. A peer has the
- * server's address, the session's pass to it, and a control connection, which is made with the pass
- * when first needed, and again when lost. It also has reaches, one for each namespace and rights:
- * the keys granted so far, which all regions share, and the connections that ended under writes.
+ * store that such an incarnation has open. A peer has the server's address, the session's pass to
+ * it, and a control connection. This is made with the pass when first needed, and again when lost.
+ * A peer also has reaches, one for each namespace and rights. A reach has the keys granted so far,
+ * which all regions share, and the connections that ended under writes.
  *
  * A peer is kept until its session closes. Once its server is known to have another incarnation,
  * all calls answer -AFAR_ELOST, or, for a store, -ESTALE: its bytes are elsewhere then. A reach is kept as long as it has users.
@@ -73,11 +73,11 @@ struct peer {
 	atomic_bool is_lost;
 
 	/* For targets whose homes are used apart (apart.h): when connecting failed last, on clock_ns(), or
-	 * 0; and a lock that is held while one of them connects. */
+	 * 0. `turn` is held while one of them connects. */
 	_Atomic uint64_t failed_at;
 	pthread_mutex_t turn;
-	/* Of a store: writes of the session that have completed there, and that are in flight there. One that ends
-	 * counts among the first before it leaves the second. */
+	/* The session's writes to a store: those that have completed, and those in flight. One that ends counts
+	 * among the first before it leaves the second. */
 	_Atomic uint64_t nr_written, nr_writing;
 
 	pthread_mutex_t lock; /* guards the rest; held for moments only */
@@ -165,8 +165,8 @@ struct peer_want {
  * Fills in the remote address and key of the layout's chunks on this server, and asks the server if
  * it does not know them all. Blocks, until `deadline`. Errors, with a sentence: -AFAR_ESERVER;
  * -AFAR_ELOST: the server has restarted; -ETIMEDOUT; the server's own. A fresh access from the
- * manager mends two of them: -AFAR_EAUTH: capability or pass is missing, has expired, or the pass
- * was refused; -EACCES: the server refuses the capability.
+ * manager mends two of them. -AFAR_EAUTH: capability or pass is missing, has expired, or the pass
+ * was refused. -EACCES: the server refuses the capability.
  */
 int peer_grant(struct peer *peer, const struct peer_want *want, uint64_t deadline);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reaches: a session's use of a namespace's memory on a server, with some rights. region.c makes
- * them for targets; connect.c holds them for the connections of queues. This notes the connections
- * that ended under writes until the server has closed them. A reach ends with its last user,
- * together with its keys. It then becomes another reach with the same index, so a session does not
- * grow if it uses many namespaces one after another.
+ * Reaches: a session's use of a namespace's memory on a server, with some rights. Its users are
+ * targets (binding.c) and the connections of queues (path.c). This notes the connections that ended
+ * under writes until the server has closed them. A reach ends with its last user, together with its
+ * keys. It then becomes another reach with the same index, so a session does not grow if it uses
+ * many namespaces one after another.
  */
 #include <errno.h>
 #include <search.h>

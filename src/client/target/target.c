@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Targets: opens and closes them, and gets what their bindings need: the manager's accesses to
- * their servers, and with those the keys of extents and tickets for connections. If an access is
- * missing, has expired or is refused, this asks for a new one, once for each key or ticket. DESIGN:
- * "who may do what".
+ * Targets: opens and closes them, and gets what their bindings need. First come the manager's
+ * accesses to their servers, and with those the keys of extents and tickets for connections. If an
+ * access is missing, has expired or is refused, this asks for a new one, once for each key or
+ * ticket. DESIGN: "who may do what".
  */
 #include "client/target/target.h"
 
@@ -320,8 +320,8 @@ static bool find_moved(struct binding *binding, uint32_t index, uint64_t deadlin
 	       target->binding != binding;
 }
 
-/* Likewise finds out whether the target has given up extents, or got others, since the binding was made: a server does not have
- * those that it was asked for, or the capability is for others. */
+/* Likewise finds out whether the target has given up extents, or got others, since the binding was made. Then a server
+ * does not have those that it was asked for, or the capability is for others. */
 static bool find_changed(struct binding *binding, uint64_t deadline, int status)
 {
 	struct afar_target *target = binding->target;

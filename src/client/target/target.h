@@ -177,7 +177,7 @@ static inline bool target_may(const struct afar_target *target, uint16_t opcode)
 	       ((target->rights & RIGHT_WRITE) && !target->is_sealed && !target->is_published);
 }
 
-/* Whoever reads or writes a version that is being written uses it. */
+/* A read or write of a version that is being written uses it. */
 static inline void target_note_use(struct afar_target *target)
 {
 	if (target->family && !atomic_load_explicit(&target->is_used, memory_order_relaxed))
@@ -296,8 +296,8 @@ struct target_piece {
 	uint64_t offset; /* in the target */
 	int status;	 /* set: 0, or its failure */
 };
-/* Moves several pieces likewise, as many together as there is room for, in no order. What was written is
- * then visible on all paths. Returns 0 or a failure; some may have been done then. */
+/* Moves several pieces likewise, as many together as there is room for, in no order. The writes are then
+ * visible on all paths. Returns 0 or a failure; some may have been done then. */
 int target_transfer_pieces(struct afar_target *target, uint16_t opcode, uint32_t flags,
 			   struct target_piece *pieces, unsigned nr);
 /* Carries out an operation once, without windows. Does not go on over another connection if one ends,

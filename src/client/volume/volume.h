@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Volumes as the client knows them: a namespace and its one region, and, for a volume that waits for
- * its servers, the log of changes that it makes again (volume_log.h).
+ * Volumes as the client knows them: a namespace and its one region. A volume that waits for its
+ * servers has a log of changes, too, which it makes again (volume_log.h).
  *
  * Rules for a volume that waits. Its calls run with the gate held to read, and each tries its
  * operation over the binding whose serial is noted here, once. If that fails with its connection, one
- * thread takes the gate to write: it connects anew, makes the changes of the log again, has them
+ * thread takes the gate to write. It connects anew, makes the changes of the log again, has them
  * synced, and notes the new binding's serial. So nothing reads or syncs in a store's new opening
- * before the changes that were lost with the old one are there again, and no change is made again
+ * before the changes that were lost with the old one are there again. No change is made again
  * behind a newer one.
  */
 #ifndef CLIENT_VOLUME_H
@@ -30,8 +30,8 @@ struct afar_volume {
 	pthread_mutex_t full;	/* held by the one who makes room in the log */
 	pthread_rwlock_t gate;
 	uint64_t serial; /* of the binding that may be used; guarded by the gate */
-	/* It was opened with another handle's mark, and no sync has gone well since. What a store has lost may be the
-	 * other's then, which is in no log. */
+	/* It was opened with another handle's mark, and no sync has gone well since. Changes that a store has lost
+	 * may be the other's then, which are in no log. */
 	atomic_bool is_successor;
 	atomic_bool owes_unsynced; /* a store told so, and no sync has told the program yet */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The ring of a volume's changes. Positions count bytes that ever went in; an entry lies at its
+/* The ring of a volume's changes. Positions count bytes that ever went in. An entry lies at its
  * position modulo the ring's length, and never wraps: a filler takes the rest of the ring. */
 #include "client/volume/volume_log.h"
 
@@ -208,11 +208,11 @@ void volume_log_drop(struct volume_log *log, uint64_t mark)
 
 /*
  * A replay gives each byte the value that it had last, and no other. It may be cut off, and a part of
- * the changes may have been made durable before the server ended: so older bytes must not come again,
+ * the changes may have been made durable before the server ended. So older bytes must not come again,
  * not even for a moment.
  *
- * The changes are swept over in the order of their offsets. Of those that cover a place the youngest
- * counts, which is the root of a heap.
+ * The changes are swept over in the order of their offsets. The youngest that covers a place counts;
+ * it is the root of a heap.
  */
 struct sweep {
 	const struct log_entry **entries; /* done, in the order of their offsets */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The log of a volume: changes that have completed and that no sync covers yet, with their bytes, in
- * the order in which they took effect. When a server has restarted, what they came to is made again.
- * So a disk outlives its server.
+ * The log of a volume: changes that have completed and that no sync covers yet, with their bytes.
+ * They are in the order in which they took effect. When a server has restarted, what they came to is
+ * made again. So a disk outlives its server.
  *
  *   begin → under way → end (done) → dropped by a sync that began afterwards
  *                     → end (void)
@@ -46,9 +46,9 @@ int volume_log_begin(struct volume_log *log, const struct volume_change *change,
 /* Ends a change. `is_done`: it has taken effect. If not, nobody makes it again. Not during a replay. */
 void volume_log_end(struct volume_log *log, struct log_entry *entry, bool is_done);
 
-/* Call the first before a sync begins, and the second with its result when the sync has ended with
- * 0: drops the changes that it covers, which are those that had ended at the first call. Not during a
- * replay. */
+/* Call the first before a sync begins, and the second with its result when the sync has ended with 0.
+ * The second drops changes which the sync covers: those that began before all that were under way at
+ * the first call. Not during a replay. */
 uint64_t volume_log_mark(struct volume_log *log);
 void volume_log_drop(struct volume_log *log, uint64_t mark);
 

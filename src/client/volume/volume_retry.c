@@ -111,8 +111,8 @@ static int make_again(void *context, const struct volume_change *change)
 			  attempt_deadline(replay->volume, replay->give_up));
 }
 
-/* Syncs until no store has anything lost to tell. What it may tell of is there again, unless it was a
- * former handle's. */
+/* Syncs until no store has anything lost to tell. The changes that it tells of are there again,
+ * unless they were a former handle's. */
 static int sync_again(const struct replay *replay)
 {
 	struct afar_target *target = &replay->volume->region->target;
@@ -177,8 +177,8 @@ static int recover(struct afar_volume *volume, uint64_t serial, uint64_t give_up
 /* ---- Operations */
 
 /* Tries once. The entry, if there is one, ends with the gate held, so that no replay passes a change
- * by that has just been made. Likewise a sync drops what it covers before a replay can begin: one that
- * was cut off might have put older bytes there, which nobody would make new again. */
+ * by that has just been made. Likewise a sync drops what it covers before a replay can begin. A replay
+ * that was cut off might have put older bytes there, which nobody would make new again. */
 static int attempt(struct afar_volume *volume, const struct afar_op *op, uint64_t length,
 		   struct log_entry *entry, uint64_t give_up, uint64_t *serial)
 {
@@ -202,7 +202,8 @@ static int attempt(struct afar_volume *volume, const struct afar_op *op, uint64_
 	return ret;
 }
 
-/* -ESTALE is for good, and says that it is another cluster or volume. Of a layout that changes it is not. */
+/* Returns -ESTALE only for another cluster or volume, because the program takes it for good. A layout
+ * that changes again and again is -AFAR_ESERVER. */
 static int last_error(struct afar_volume *volume, int ret)
 {
 	if (ret != -ESTALE || session_is_stale(volume->ns->session))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which of the units that a file got ahead last this process has written. The manager sees no writes, and is told with the next
- * call that makes room: who writes on and on gets more ahead, and who passes by what he got does not. Pure memory; the
- * inode's lock guards it.
+ * The units that a file got ahead last, and which of them this process has written. The manager sees no writes, and is
+ * told with the next call that makes room. A process that writes on and on gets more ahead; one that passes by its
+ * units does not. Pure memory; the inode's lock guards it.
  */
 #ifndef CLIENT_FILE_AHEAD_H
 #define CLIENT_FILE_AHEAD_H

@@ -2,8 +2,8 @@
 /*
  * Glances: the run of an inode that was used last, so far as the file goes, for threads that copy near
  * bytes (near.h). They look at it within a hold, so that a read or a write of such bytes takes no lock and
- * counts nobody in. Whoever is to have runs taken away closes the glance and waits for holds. What is
- * not in the glance goes the long way, which sets it anew.
+ * counts nobody in. A thread that is to have runs taken away closes the glance and waits for holds.
+ * Bytes that are not in the glance go the long way, which sets it anew.
  */
 #ifndef CLIENT_FILE_GLANCE_H
 #define CLIENT_FILE_GLANCE_H

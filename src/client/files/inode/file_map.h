@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The runs of an inode that this process knows: which part of the file is where in the pool. Pure
- * memory; the inode's lock guards it. What is in no run is a hole, or has become a run since the
- * manager was asked: runs come at any time, and go only when this process has asked for that.
+ * memory; the inode's lock guards it. A unit in no run is a hole, or has got a run since the
+ * manager was asked. Runs come at any time, and go only when this process has asked for that.
  */
 #ifndef CLIENT_FILE_MAP_H
 #define CLIENT_FILE_MAP_H
@@ -40,8 +40,8 @@ void file_map_free(struct file_map *map);
 /* Checks runs that the manager has told, three numbers each: they ascend, do not overlap, and lie in a
  * pool of so many bytes. -AFAR_EMALFORMED; -ERANGE: one lies behind the pool as we know it. */
 int file_map_check(const uint64_t *numbers, size_t nr_numbers, uint64_t pool_bytes);
-/* Adds runs that have been checked. What they say goes before what was known. -ENOMEM: nothing was
- * added that is wrong. */
+/* Adds runs that have been checked. They replace what was known of their units. -ENOMEM: nothing
+ * was added that is wrong. */
 int file_map_add(struct file_map *map, const uint64_t *numbers, size_t nr_numbers);
 /* Forgets the units [from, to). -ENOMEM. */
 int file_map_cut(struct file_map *map, uint64_t from, uint64_t to);

@@ -2,8 +2,8 @@
 /*
  * Views: what an inode's map had at some moment, for operations on queues. Threads look at a view within a hold, so
  * finding the bytes takes no lock. The runs of a view never change, and it is replaced as a whole. Runs
- * only come as long as somebody is inside the inode's gate, so an old view is right: it only has less. Whoever is to
- * have runs taken away closes the view, and waits for holds.
+ * only come as long as somebody is inside the inode's gate, so an old view is right: it only has less. A thread that
+ * is to have runs taken away closes the view, and waits for holds.
  */
 #ifndef CLIENT_FILE_VIEW_H
 #define CLIENT_FILE_VIEW_H
@@ -30,8 +30,8 @@ void view_close(struct file_view *_Atomic *place);
 
 /* Within a hold. Finds the run that has a unit, by its index from then on; NULL: there is none. */
 const struct file_run *view_search(struct file_view *view, uint64_t unit);
-/* Within a hold. Returns how many of the bytes from `offset` on are together in the pool, up to `length`, and where; 0: the
- * first is not in the view. `length` is not 0. */
+/* Within a hold. Returns how many of the bytes from `offset` on are together in the pool, up to `length`, and where. 0:
+ * the first is not in the view. `length` is not 0. */
 static inline uint64_t view_find(struct file_view *view, uint64_t offset, uint64_t length,
 				 uint64_t *pool_offset)
 {

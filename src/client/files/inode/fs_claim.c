@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the manager is told of open files and their locks after it may have restarted. It keeps in memory who has which
- * file open, and forgets that when it ends; until all sessions have told it again, it changes nothing.
- * The control thread tells it when the session resumes, before any other call goes on.
+ * Tells the manager of open files and their locks after it may have restarted. The manager keeps in memory who has
+ * which file open, and forgets that when it ends. Until all sessions have told it again, it changes nothing. The
+ * control thread tells it when the session resumes, before any other call goes on.
  */
 #include <errno.h>
 #include <stdlib.h>

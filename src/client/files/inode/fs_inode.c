@@ -253,7 +253,7 @@ int inode_shut(struct file_inode *inode, uint64_t deadline)
 
 void inode_reopen(struct file_inode *inode)
 {
-	/* Whoever comes in has to see that. */
+	/* Comes first, because each thread that enters has to see it. */
 	inode_set_outdated(inode->fs, inode->ino);
 	pthread_mutex_lock(&inode->lock);
 	inode->is_shut = false;
@@ -351,7 +351,7 @@ bool inode_has_spare(struct file_inode *inode)
 	if (!atomic_load(&inode->has_grown))
 		return false;
 	pthread_mutex_lock(&inode->lock);
-	/* What it has forgotten may be behind the end. */
+	/* Runs that it has forgotten may be behind the end. */
 	has_spare = inode->has_been_shut ||
 		    file_map_find(&inode->map, file_units_up(inode->size)) != NULL;
 	pthread_mutex_unlock(&inode->lock);
@@ -480,7 +480,7 @@ static int take(struct file_inode *inode, const Afar__FileResult *result)
 	pthread_mutex_lock(&inode->lock);
 	if (attributes->layout > inode->layout)
 		change_layout(inode, attributes);
-	/* What is of an older layout was overtaken. */
+	/* A result of an older layout was overtaken. */
 	if (attributes->layout == inode->layout) {
 		ret = file_map_add(&inode->map, result->runs, result->n_runs);
 		inode_take_size(inode, attributes->size);

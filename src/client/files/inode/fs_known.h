@@ -3,8 +3,9 @@
  * The manager delegates attributes of inodes, and which names are in directories, to this session of a file
  * system. Programs are answered from it without a question, as if the manager had answered.
  *
- * That holds until the manager has an inode dropped (FileRevoke), because another session is about to change
- * it, and for DELEGATION_USED_MS after the last question that renewed it. The next question renews all.
+ * A delegation holds for DELEGATION_USED_MS after the last question that renewed it; the next question
+ * renews all. It ends earlier when the manager has an inode dropped (FileRevoke), because another session is
+ * about to change that.
  *
  * Changes of our own change what is known with their answers. While one is under way, nobody is answered from
  * what it concerns, since the manager may have carried it out already.

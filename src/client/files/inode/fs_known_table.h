@@ -22,7 +22,7 @@ struct known_inode {
 
 #define UNKNOWN UINT64_MAX /* the number of no inode */
 
-/* Whether a name is in a directory that is known. */
+/* A name, and whether it is there, in a directory that is known. */
 struct known_name {
 	struct cds_list_head node;    /* of its bucket */
 	struct cds_list_head sibling; /* of the directory */
@@ -42,8 +42,9 @@ void known_forget_all(struct fs_known *known);
 /* The manager has a word of its own for all other names. */
 bool known_is_plain(const char *name);
 
-/* Return whether the answer to what was asked at `mark` is of no use: because all was forgotten since, because
- * what was delegated may have been dropped again, or because a change of ours may have overtaken it, too. */
+/* Return whether the answer to a question is of no use. `mark` is from before it was asked. The first: all
+ * was forgotten since. The second: also if what was delegated may have been dropped again. The third: also
+ * if a change of ours may have overtaken it. */
 bool known_is_void(const struct fs_known *known, const struct known_mark *mark);
 bool known_is_revoked(const struct fs_known *known, const struct known_mark *mark, uint64_t ino);
 bool known_is_old(const struct fs_known *known, const struct known_mark *mark, uint64_t ino);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Locks of files. The manager gives them. What it has given is noted with the inode, because a manager that has
- * restarted is told of it (fs_claim.c). Called by programs; the control thread reads the notes.
+ * Locks of files. The manager gives them. They are noted with the inode, because a manager that has restarted
+ * is told of them (fs_claim.c). Called by programs; the control thread reads the notes.
  *
  * A wait is calls of a few seconds each. The manager keeps the place in the queue, because each tells how long the
  * caller has waited already.
@@ -16,10 +16,11 @@
 #include "client/files/inode/fs_call.h"
 
 #define LAST_BYTE ((uint64_t)INT64_MAX)
-/* Of one call. If the manager hears of a cancellation before it hears of the call, the wait ends with the call. */
+/* One call waits so long. If the manager hears of a cancellation before it hears of the call, the wait ends with
+ * the call. */
 #define WAIT_MS 5000U
 
-/* What a program asks for. */
+/* A program's request. */
 struct asking {
 	struct afar_file *file;
 	struct fs_lock lock;
@@ -279,7 +280,7 @@ static int lock(struct asking *asking, int timeout_ms)
 	ret = unlock_to_convert(asking);
 	if (ret)
 		return ret;
-	/* Whoever need not wait is not listed. */
+	/* A caller that need not wait is not listed. */
 	ret = call_lock(asking, 0);
 	return ret == -EAGAIN && timeout_ms != 0 ? wait_listed(asking, timeout_ms) : ret;
 }

@@ -146,7 +146,7 @@ void writes_begin_sync(struct fs_writes *all)
 	struct file_writes *writes, *next;
 
 	cds_list_for_each_entry_safe (writes, next, &all->unsynced, turn) {
-		/* Whoever writes from now on notes it again. */
+		/* A thread that writes from now on notes it again. */
 		if (writes->inode)
 			atomic_store(&writes->inode->is_unsynced, false);
 		move(all, writes, SYNCING);
@@ -170,7 +170,7 @@ void writes_end_sync(struct fs_writes *all, bool is_done, bool has_lost)
 {
 	struct file_writes *writes, *next;
 
-	/* What was written beside the sync may have been lost before it was noted. */
+	/* Writes beside the sync may have been lost before they were noted. */
 	cds_list_for_each_entry (writes, &all->unsynced, turn)
 		writes->nr_losses += has_lost;
 	cds_list_for_each_entry_safe (writes, next, &all->syncing, turn) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Giving a file up. Another session makes it shorter: the manager asks all that have it open to end what
- * they have posted, and to forget where its bytes are. The control thread must not wait for that, so a
- * thread of its own shuts the inode's gate, as whoever makes a file shorter here does.
+ * Giving a file up. Another session makes it shorter. The manager asks all that have it open to end what
+ * they have posted, and to forget where its bytes are. The control thread must not wait for that. So a
+ * thread of its own shuts the inode's gate, as a thread does that makes a file shorter here.
  */
 #include <errno.h>
 #include <signal.h>
@@ -68,8 +68,8 @@ static int start(struct recall *recall)
 }
 
 /* Finds the inode, if a file of it is open. On success the fs waits for end(), and the inode is the
- * caller's to put. Else says whether writes to the file may still land: a closing that is held back (fs_closing.h) may have
- * been dropped, with a file system that is closed, and whose pool lingers (linger.c), or that was to be. */
+ * caller's to put. Else says whether writes to the file may still land. They may, if a closing that was held back
+ * (fs_closing.h) was dropped. Its file system was closed and the pool lingers (linger.c), or could not be closed. */
 static struct file_inode *find(struct afar_session *session, const Afar__FileRecall *ask,
 			       bool *is_loose)
 {

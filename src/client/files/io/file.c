@@ -195,7 +195,7 @@ static int adopt(struct afar_file *file, uint64_t handle, uint32_t access,
 	return ret ? ret : finish_open(file, result, before->nr_outdated);
 }
 
-/* What is there, and counts as nobody's, came with the making. */
+/* Notes the room that came with the making: it is there, and counts as nobody's. */
 static void note_prepared(struct file_inode *inode, const Afar__FileResult *result)
 {
 	atomic_store(&inode->has_grown, true);
@@ -217,7 +217,7 @@ static int create(struct afar_fs *fs, const struct fs_who *who, Afar__FileMake *
 	operation.what_case = AFAR__FILE_CHANGE__WHAT_MAKE;
 	operation.make = make;
 	ret = fs_change_one(fs, who, &operation, &answer);
-	/* It may become no file of bytes. Who writes makes room then, or hears that there is none. */
+	/* It may become no file of bytes. A writer makes room then, or hears that there is none. */
 	if ((ret == -ENOSPC || ret == -EDQUOT) && make->bytes != 0) {
 		make->bytes = 0;
 		ret = fs_change_one(fs, who, &operation, &answer);
@@ -298,7 +298,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_file_create,
 
 /* ---- Telling the manager of what was written */
 
-/* A commit has failed. What was written meanwhile counts more. */
+/* A commit has failed. Writes since it began count more. */
 static void touch_again(struct file_inode *inode, enum inode_touched touched)
 {
 	enum inode_touched untouched = INODE_UNTOUCHED;

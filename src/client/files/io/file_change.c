@@ -65,7 +65,7 @@ static int zero_tail(struct file_inode *inode, uint64_t size, struct tail *tail)
 	ret = move_tail(inode->fs, AFAR_OP_READ, tail);
 	if (ret == 0)
 		ret = fs_zero(inode->fs, tail->piece.pool_offset, tail->piece.length);
-	/* What is lost never shows again. */
+	/* Lost bytes never show again. */
 	if (ret == -AFAR_ELOST &&
 	    fs_find_loss(inode->fs, tail->piece.pool_offset, tail->piece.length, &loss)) {
 		tail->piece.is_hole = true;

@@ -2,16 +2,17 @@
 /*
  * Files as targets of queues.
  *
- * A file's bytes are ranges of its pool, which is a region. An operation whose bytes are all in runs that we know, and inside
- * the size that we know, goes its way directly, on the queue's own thread: post.c finds each next byte in the
- * inode's view (file_view.h), and from there on it is an operation on the pool. This takes no lock, allocates
- * nothing and calls nobody.
+ * A file's bytes are ranges of its pool, which is a region. An operation goes directly, on its queue's thread, if its
+ * bytes are all in runs that we know and inside the size that we know. Then post.c finds each next byte in the
+ * inode's view (file_view.h), and from there on it is an operation on the pool. This takes no lock, allocates nothing
+ * and calls nobody.
  *
- * All others take a thread of the file system (fs_work.c): those that make the file longer, need room, read holes or at the
- * end; appends; syncs; the first write since a sync; and all while the gate is shut or after a direct attempt failed with
- * its server. The thread carries the operation out from its beginning as the blocking call does, and gives it
- * back with the result. So growth, ends, recalls, lost servers and waiting for servers are handled in one place, the blocking
- * calls. It then shows what it has learned in the view, and the next operation goes directly.
+ * All others take a thread of the file system (fs_work.c). They make the file longer, need room, read holes or at the
+ * end, append, sync, or are the first write since a sync. All operations take one while the gate is shut. One whose
+ * direct attempt failed with its server takes one, too. The thread carries the operation out from its beginning as the
+ * blocking call does, and gives it back with the result. So growth, ends, recalls, lost servers and waiting for servers
+ * are handled in one place, the blocking calls. It then shows what it has learned in the view, and the next operation
+ * goes directly.
  *
  *   submit → start → direct: transfers → completion → finish → done
  *              │                                         │ failed with a server
@@ -19,11 +20,12 @@
  *                              └→ operation_return → away_take_returned → done
  *
  * Runs stay as they are while transfers are posted. An operation is a user of the target's handle from before it looks at
- * the view until all its transfers have ended. Whoever has runs taken away sets HANDLE_GATE in the same
- * word, waits until there are no users, and only then shuts the gate for blocking calls. An operation that comes then sees the
- * bit, and takes a thread. One that is held, or away, is none of the users, but idle: nobody waits for it. A write whose connection has ended is loose; inode_shut() has its
- * server close the connection first. Only the program's thread can end its operations, by reaping. If it does
- * not, another session's truncate answers -EBUSY, and so does one of this process, after a while.
+ * the view until all its transfers have ended. A thread that has runs taken away sets HANDLE_GATE in the same word, and
+ * waits until there are no users. Only then does it shut the gate for blocking calls. An operation that comes then sees
+ * the bit, and takes a thread. One that is held, or away, is none of the users, but idle: nobody waits for it. A write
+ * whose connection has ended is loose; inode_shut() has its server close the connection first. Only the program's
+ * thread can end its operations, by reaping. If it does not, another session's truncate answers -EBUSY, and so does one
+ * of this process, after a while.
  *
  * An operation that is away ends when the blocking call does.
  */
@@ -104,7 +106,7 @@ struct afar_target *afar_file_target(struct afar_file *file)
 
 /* ---- Counting */
 
-/* Makes a user idle, and wakes who waits for that. As long as it is idle the file stays open. */
+/* Makes a user idle, and wakes who waits for that. The file stays open as long as it is idle. */
 static void become_idle(struct afar_file *file)
 {
 	uint32_t users;
@@ -340,7 +342,7 @@ static void next_run(struct operation *operation)
 
 /* ---- Finishing */
 
-/* Returns whether an operation that ended so is done again by a thread: that waits for servers as the blocking calls
+/* Returns whether a thread does an operation again that ended so. The thread waits for servers as the blocking calls
  * do, and says what is lost. */
 static bool is_done_again(const struct operation *operation)
 {

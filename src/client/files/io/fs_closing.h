@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Closing files for which nobody waits (afar_file_close_later()). Their closing goes along with the next call
- * about files, in the same message and the same commit; a thread sends what no call has taken along for
- * CLOSING_MS. Until then they are open as far as the manager knows, and are claimed like all that is open.
+ * about files, in the same message and the same commit. A thread sends those that no call has taken along
+ * for CLOSING_MS. Until then they are open as far as the manager knows, and are claimed like all that is
+ * open.
  *
  * A server may still carry out writes of a connection that has ended (target_is_loose()). While it may, the manager must
- * not take a file that was open to write for closed: it would give the file's room to others, and such a write would
+ * not take a file that was open to write for closed. It would give the file's room to others, and such a write would
  * land in theirs. So these closings are held back, however the program closes, until the servers have closed those
  * connections. The thread asks them to. With the file system itself they are dropped, and the manager has the files
  * open until the session ends, which fences it.
@@ -76,7 +77,7 @@ int late_close_add(struct afar_file *file);
 bool closings_hold_back(struct afar_file *file);
 /* Sends all that are not held back, and waits until they have ended. */
 void closings_flush(struct afar_fs *fs);
-/* Whether any have not ended that are not held back. */
+/* Returns whether any have not ended that are not held back. */
 bool closings_are_pending(struct afar_fs *fs);
 /* Flushes, and then drops what is held back still, after a last try. */
 void closings_flush_last(struct afar_fs *fs);

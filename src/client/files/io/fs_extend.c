@@ -139,7 +139,7 @@ int inode_extend(struct file_inode *inode, const struct file_wish *wish)
 	for (unsigned i = 0; i < wish->nr && ret == 0; i++) {
 		const struct afar_file_vector *vector = &wish->vectors[i];
 
-		/* Whoever extended before us may have got more than it needed. */
+		/* The thread that extended before us may have got more than it needed. */
 		if (vector->length == 0 || (wish->size == 0 && covers(inode, vector)))
 			continue;
 		extension_add(extension, wish, vector);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What files do to their pool: moving bytes, zeroing, syncing; again and again while servers cannot be
- * reached, if the file system waits for them. */
+/* The work of files on their pool: moving bytes, zeroing, syncing. They do it again and again while
+ * servers cannot be reached, if the file system waits for them. */
 #include <errno.h>
 #include <time.h>
 
@@ -137,7 +137,7 @@ int fs_sync_pool(struct afar_fs *fs)
 	}
 	ret = syncs->status;
 	pthread_mutex_unlock(&fs->lock);
-	/* Whoever has synced has left the line. */
+	/* A thread that has synced itself has left the line already. */
 	if (ret && !is_ours)
 		return error_fail(ret, "sync file system '%s': %s", fs->ns->name,
 				  afar_strerror(ret));

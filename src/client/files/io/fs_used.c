@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See fs_used.h. The table is an array of a power of two; an inode is at the first place behind that of its number's hash which is its own, or is free. */
+/* See fs_used.h. The table is an array of a power of two. The place of an inode is the first, from that of its number's
+ * hash on, which is its own or free. */
 
 #include "client/files/io/fs_used.h"
 
@@ -213,7 +214,7 @@ void used_ask(struct afar_session *session, Afar__Request *request, struct rpc_c
 	pthread_mutex_unlock(&session->lock);
 	if (fs)
 		return;
-	/* Of a file system that is closed nothing is used. */
+	/* Nothing of a closed file system is used. */
 	afar__files_gone__free_unpacked(ask, NULL);
 	rpc_reply_status(call, 0, 0);
 }

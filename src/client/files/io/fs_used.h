@@ -35,7 +35,7 @@ struct fs_used {
 	struct rpc_call *call; /* that waits for its answer; NULL: none does */
 	bool is_again;	       /* it came while an earlier one waited */
 	Afar__FilesGone *asked;
-	/* Of which the manager is to be told that they are not used any more. */
+	/* Inodes that are not used any more, of which the manager is yet to be told. */
 	uint64_t *forgotten;
 	size_t nr_forgotten, max_forgotten;
 };
@@ -46,9 +46,9 @@ void used_free(struct fs_used *used);
 /* Around each call that may find an inode. The latter takes what the former gave, and the inode; 0: none was found. */
 unsigned used_begin(struct afar_fs *fs);
 void used_end(struct afar_fs *fs, unsigned kind, uint64_t ino);
-/* Returns whether a call that made nothing, with this status, is to be tried again, which it counts in `*nr`, from 0: what was removed
- * just now leaves its room when we have answered about it, and have told that it is forgotten. Tells that, and waits for
- * 5 ms. Call it after used_end(). */
+/* Returns whether a call that made nothing, with this status, is to be tried again, which it counts in `*nr`, from 0. A
+ * file that was removed just now leaves its room only when we have answered about it, and have told that it is
+ * forgotten. So this tells that, and waits for 5 ms. Call it after used_end(). */
 bool used_again(struct afar_fs *fs, int status, unsigned *nr);
 /* Takes uses back. */
 void used_forget(struct afar_fs *fs, uint64_t ino, uint64_t nr);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Threads of a file system that carry out operations of queues which the queue's own thread cannot, because they
- * need the manager: as the blocking calls do. file_queue.c says which. There are none until a file
- * is asked for its target, and more come as there is work for them.
+ * Threads of a file system. They carry out operations of queues that need the manager, as the
+ * blocking calls do, because the queue's own thread cannot. file_queue.c says which. There are none
+ * until a file is asked for its target, and more come as there is work for them.
  */
 #ifndef CLIENT_FS_WORK_H
 #define CLIENT_FS_WORK_H

@@ -71,7 +71,7 @@ static int look_for_stat(struct afar_fs *fs, const struct fs_who *who, Afar__Fil
 	return ret;
 }
 
-/* Likewise; `out` may be NULL. What it gives is in use. */
+/* Likewise; `out` may be NULL. The inode that it gives is in use. */
 static int change_for_stat(struct afar_fs *fs, const struct fs_who *who,
 			   Afar__FileChange *operation, struct afar_file_stat *out)
 {
@@ -260,7 +260,7 @@ PUBLIC_CALL(ssize_t, afar_fs_readlink, (struct afar_fs *fs, uint64_t ino, char *
 	operation.what_case = AFAR__FILE_LOOK__WHAT_READ_LINK;
 	operation.read_link = &read_link;
 	ret = look_for_bytes(fs, NULL, &operation, sizeof(target), target, sizeof(target));
-	/* As readlink(2): cut to what there is room for. */
+	/* Cuts it to the room that there is, as readlink(2) does. */
 	if (ret > 0 && (size_t)ret > size)
 		ret = (ssize_t)size;
 	if (ret > 0)
@@ -526,7 +526,7 @@ static int setattr(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, u
 	} else {
 		operation.what_case = AFAR__FILE_CHANGE__WHAT_SET;
 		operation.set = &message;
-		/* What was written before comes no later than the time that is set now. */
+		/* Earlier writes are told no more: the time that is set now replaces theirs. */
 		is_touched = rest & (AFAR_SET_MTIME | AFAR_SET_MTIME_NOW) && inode_untouch(fs, ino);
 		ret = fs_change_one(fs, who, &operation, &answer);
 		if (ret && is_touched)
@@ -572,8 +572,8 @@ PUBLIC_CALL(int, afar_fs_setattr,
 
 /* ---- Extended attributes */
 
-/* Returns whether the manager would say that there is none of that name, if the inode has none at all: `ls -l` asks for
- * one of each file. Whether `who` may read those of user. is for the manager to say. */
+/* Returns whether the manager would say that there is none of that name, if the inode has none at all. `ls -l` asks for
+ * one of each file. For names of `user.` the manager has to say whether `who` may read them. */
 static bool is_told_to_all(const char *name)
 {
 	static const char *const prefixes[] = {"security.", "trusted."};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Many small files at once: a round opens up to 256 files in one call, moves the bytes of all
+ * Many small files at once. A round opens up to 256 files in one call, moves the bytes of all
  * together, and closes them in one call.
  */
 #include <errno.h>
@@ -308,7 +308,7 @@ static bool enter(const struct round *round, struct file_inode *inode)
 	return false;
 }
 
-/* Whoever waits for a gate must be inside none, so the round leaves those that are shut. */
+/* A thread that waits for a gate must be inside none, so the round leaves those that are shut. */
 static void plan_free_ones(struct round *round)
 {
 	round->plan.nr = 0;

@@ -135,7 +135,7 @@ static int grow(struct afar_fs *fs, uint64_t bytes)
 	if (ret == 0)
 		ret = afar_fs_stat(fs, &files);
 	call_unnest();
-	/* What is free fits a part of it, unless that is at servers that are away. */
+	/* The free room fits a part of it, unless it is at servers that are away. */
 	if (ret == 0 && files.free_bytes < bytes)
 		bytes -= files.free_bytes;
 	if (ret == 0)

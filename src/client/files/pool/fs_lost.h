@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Lost bytes of a file system: they went with a server's memory, or with a store. Its layout names the chunks; whoever asks for bytes
- * there is answered with -EIO, and a line that says of which file, and which server had them.
+ * Lost bytes of a file system: they went with a server's memory, or with a store. Its layout names the chunks. A call
+ * that asks for bytes there is answered with -EIO, and a line that says of which file, and which server had them.
  */
 #ifndef CLIENT_FS_LOST_H
 #define CLIENT_FS_LOST_H
@@ -20,8 +20,8 @@ struct fs_loss {
 bool fs_find_loss(struct afar_fs *fs, uint64_t pool_offset, uint64_t length, struct fs_loss *out);
 /* Returns how many bytes of the pool are lost. */
 uint64_t fs_lost_bytes(struct afar_fs *fs);
-/* Gives the failure of an operation on a part of a file: `status`, or -EIO with the sentence if that is
- * -AFAR_ELOST because the part is lost. */
+/* Gives the failure of an operation on a part of a file: `status`. It becomes -EIO, with the sentence,
+ * if it is -AFAR_ELOST because the part is lost. */
 int inode_fail_lost(struct file_inode *inode, const char *verb, uint64_t offset,
 		    const struct file_piece *piece, int status);
 
