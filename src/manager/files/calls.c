@@ -77,6 +77,14 @@ static int tell_both(struct file *file, uint64_t offset, uint64_t length, Afar__
 	return ret == 0 ? tell_runs(file, offset, length, result) : ret;
 }
 
+/* Tells all of a file that the session has just opened, and what others have it open for. */
+static int tell_opened(struct file *file, const struct session *session, Afar__FileResult *result)
+{
+	result->writers = file_is_written_elsewhere(file, session->number) ? 2 : 1;
+	result->is_kept = file_has_kept_pages(file, session->number);
+	return tell_both(file, 0, UINT64_MAX, result);
+}
+
 /* ---- Delegating */
 
 /* Tells of a directory, too. Returns whether it is delegated. */
@@ -214,7 +222,7 @@ static int hold(struct fs *fs, const struct who *who, const struct session *sess
 	switch (ask->what_case) {
 	case AFAR__FILE_HOLD__WHAT_OPEN:
 		ret = hold_open(fs, who, session, ask->open, &file);
-		return ret == 0 ? tell_both(file, 0, UINT64_MAX, result) : ret;
+		return ret == 0 ? tell_opened(file, session, result) : ret;
 	case AFAR__FILE_HOLD__WHAT_END:
 		ret = hold_end(fs, session, ask->end, &file);
 		return ret == 0 ? tell(file, result) : ret;
@@ -268,7 +276,7 @@ static int make(struct fs *fs, const struct who *who, const struct session *sess
 		open.access = ask->access;
 		ret = hold_open(fs, who, session, &open, &file);
 	}
-	return ret == 0 ? tell_both(file, 0, UINT64_MAX, result) : ret;
+	return ret == 0 ? tell_opened(file, session, result) : ret;
 }
 
 /* Those who wait to hear where its bytes are may be told, whatever has become of the change. */

@@ -7,16 +7,23 @@
  *
  * A session that does not answer makes the change fail with -EBUSY when its time is over. Nothing of a
  * recall is stored or taken back: a session that was asked in vain asks anew, no more.
+ *
+ * Drops are less: mounts, whose kernels keep pages of an open file, drop those before another session opens it to write, and when that
+ * one has written and says so. And who has it open to write tells of what it has closed, before another one opens it that would keep pages. One that does
+ * not answer is waited for a second, and after that no more until it has answered.
  */
 #include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "manager/files/table.h"
 #include "manager/principals.h"
 #include "manager/regions.h"
 #include "manager/servers.h"
 #include "manager/sessions.h"
+#include "rpc/delegation.h"
 
-static outgoing_answered answered;
+static outgoing_answered answered, dropped, closed;
 
 /* How long a session may take to end what it has posted. Others who want the file wait no longer for
  * that either, however patient whoever makes it shorter is. */
@@ -254,4 +261,227 @@ uint64_t recall_wait_for(struct core *core, const struct event *event, const str
 	if (!file || !is_recalled(file, core, event) || goes_on(file, event->session))
 		return 0;
 	return file->recall_until < event->answer_by ? file->recall_until : event->answer_by;
+}
+
+/* ---- Dropping pages */
+
+#define ASK_NS ((uint64_t)DELEGATION_KEPT_MS * 1000000U)
+
+/* Returns whether others are asked about a hold. */
+static bool is_for(const struct hold *hold, unsigned what, uint64_t but)
+{
+	const uint32_t access = what == HOLD_DROPS ? FILE_KEEPS_PAGES : W_OK;
+
+	return hold->session != but && (hold->access & access);
+}
+
+bool file_has_kept_pages(const struct file *file, uint64_t session)
+{
+	const struct hold *hold;
+
+	cds_list_for_each_entry (hold, &file->holds, node)
+		if (is_for(hold, HOLD_DROPS, session))
+			return true;
+	return false;
+}
+
+static Afar__Request *new_ask(const struct file *file, unsigned what)
+{
+	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
+	Afar__FileRevoke *revoke = MESSAGE_NEW(afar__file_revoke, Afar__FileRevoke);
+
+	if (!request || !revoke) {
+		free(request);
+		free(revoke);
+		return NULL;
+	}
+	revoke->fs = file->fs->number;
+	revoke->ino = file->ino;
+	revoke->only_closes = what == HOLD_CLOSES;
+	request->file_revoke = revoke;
+	request->call_case = AFAR__REQUEST__CALL_FILE_REVOKE;
+	return request;
+}
+
+/* Notes for all holds of a session what one of them is asked. */
+static void note_ask(struct file *file, uint64_t session, unsigned what, uint64_t number,
+		     const void *peer)
+{
+	const uint64_t now = core_now(fs_core(file->fs));
+	struct hold *hold;
+
+	cds_list_for_each_entry (hold, &file->holds, node) {
+		struct hold_ask *ask = &hold->asks[what];
+
+		if (hold->session != session)
+			continue;
+		if (ask->asked <= ask->answered)
+			ask->since = now;
+		ask->asked = number;
+		ask->asked_at = peer;
+	}
+}
+
+/* One question at a time, so that who does not answer has one in its queue. */
+static void ask_other(struct file *file, const struct hold *hold, unsigned what)
+{
+	struct core *core = fs_core(file->fs);
+	const struct session *session = state_session(core->state, hold->session);
+	void *peer = session && session->live ? session->live->peer : NULL;
+	const struct hold_ask *last = &hold->asks[what];
+	struct outgoing *outgoing;
+	Afar__Request *request;
+
+	if (last->asked > last->answered && (!peer || last->asked_at == peer))
+		return;
+	note_ask(file, hold->session, what, ++core->files->last_recall, NULL);
+	if (!peer)
+		return;
+	outgoing = outgoing_new_to(what == HOLD_DROPS ? dropped : closed, peer);
+	request = new_ask(file, what);
+	if (!outgoing || !request) {
+		if (outgoing)
+			outgoing_free(outgoing);
+		if (request)
+			afar__request__free_unpacked(request, NULL);
+		return;
+	}
+	outgoing->session = hold->session;
+	outgoing->fs = file->fs->number;
+	outgoing->ino = file->ino;
+	outgoing->recall = last->asked;
+	note_ask(file, hold->session, what, last->asked, peer);
+	core_call(core, peer, DELEGATION_KEPT_MS, request, outgoing);
+}
+
+static int take_answer(struct core *core, const struct outgoing *outgoing, unsigned what,
+		       bool is_done)
+{
+	struct fs *fs = files_find(core, outgoing->fs);
+	struct file *file = fs ? file_cached(fs, outgoing->ino) : NULL;
+	struct hold *hold;
+
+	if (!file)
+		return 0;
+	cds_list_for_each_entry (hold, &file->holds, node) {
+		struct hold_ask *ask = &hold->asks[what];
+
+		if (hold->session != outgoing->session || ask->asked != outgoing->recall)
+			continue;
+		if (is_done)
+			ask->answered = outgoing->recall;
+		else
+			ask->asked_at = NULL;
+	}
+	return 0;
+}
+
+static int dropped(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
+{
+	(void)event;
+	return take_answer(core, outgoing, HOLD_DROPS, is_done);
+}
+
+static int closed(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
+{
+	(void)event;
+	return take_answer(core, outgoing, HOLD_CLOSES, is_done);
+}
+
+/* Until when an event waits for others that have an inode open. Who has not answered for a second is not waited for until it has. */
+static uint64_t ask_others(struct core *core, struct event *event, const struct fs *fs,
+			   uint64_t ino, unsigned what)
+{
+	struct file *file = file_cached(fs, ino);
+	const uint64_t now = core_now(core);
+	uint64_t until = 0, due;
+	struct hold *hold;
+
+	if (!file)
+		return 0;
+	cds_list_for_each_entry (hold, &file->holds, node) {
+		if (!is_for(hold, what, event->session))
+			continue;
+		if (event->drop == 0) {
+			event->drop = ++core->files->last_recall;
+			event->drop_until = now + ASK_NS;
+		}
+		if (hold->asks[what].answered > event->drop)
+			continue;
+		ask_other(file, hold, what);
+		due = hold->asks[what].since + ASK_NS;
+		due = due < event->drop_until ? due : event->drop_until;
+		until = due > until ? due : until;
+	}
+	return until > now ? until : 0;
+}
+
+/* Who opens a file to write has others drop its pages. Who would keep pages is let in beside a writer only if that one has not closed it by now. */
+static uint64_t ask_to_open(struct core *core, struct event *event, const struct fs *fs,
+			    uint64_t ino, uint32_t access)
+{
+	uint64_t until = 0, wait = 0;
+
+	if (access & FILE_KEEPS_PAGES)
+		until = ask_others(core, event, fs, ino, HOLD_CLOSES);
+	if (access & W_OK)
+		wait = ask_others(core, event, fs, ino, HOLD_DROPS);
+	return wait > until ? wait : until;
+}
+
+uint64_t drops_wait_to_hold(struct core *core, struct event *event, const struct fs *fs)
+{
+	const Afar__FilesHold *ask = event->request->files_hold;
+	uint64_t until = 0, wait;
+
+	for (size_t i = 0; i < ask->n_operations; i++) {
+		const Afar__FileOpen *open = ask->operations[i]->open;
+
+		if (ask->operations[i]->what_case != AFAR__FILE_HOLD__WHAT_OPEN)
+			continue;
+		wait = ask_to_open(core, event, fs, open->ino, open->access);
+		until = wait > until ? wait : until;
+	}
+	return until;
+}
+
+static uint64_t ask_to_change(struct core *core, struct event *event, struct fs *fs,
+			      const Afar__FileChange *ask)
+{
+	uint32_t type;
+	uint64_t ino;
+
+	switch (ask->what_case) {
+	case AFAR__FILE_CHANGE__WHAT_SYNC:
+		return ask->sync->drops_pages
+			       ? ask_others(core, event, fs, ask->sync->ino, HOLD_DROPS)
+			       : 0;
+	case AFAR__FILE_CHANGE__WHAT_SET:
+		return ask->set->mask & FILE_SET_SIZE
+			       ? ask_others(core, event, fs, ask->set->ino, HOLD_DROPS)
+			       : 0;
+	case AFAR__FILE_CHANGE__WHAT_PUNCH:
+		return ask_others(core, event, fs, ask->punch->ino, HOLD_DROPS);
+	case AFAR__FILE_CHANGE__WHAT_MAKE:
+		/* It may open what is there. */
+		if (ask->make->handle == 0 || ask->make->is_nameless ||
+		    check_name(ask->make->name) < 0 ||
+		    record_get_name(fs, ask->make->dir, ask->make->name, &ino, &type) < 0)
+			return 0;
+		return ask_to_open(core, event, fs, ino, ask->make->access);
+	default:
+		return 0;
+	}
+}
+
+uint64_t drops_wait_to_change(struct core *core, struct event *event, struct fs *fs)
+{
+	const Afar__FilesChange *ask = event->request->files_change;
+	uint64_t until = 0, wait;
+
+	for (size_t i = 0; i < ask->n_operations; i++) {
+		wait = ask_to_change(core, event, fs, ask->operations[i]);
+		until = wait > until ? wait : until;
+	}
+	return until;
 }

@@ -19,6 +19,7 @@
 #define FILES_GROUPS_MAX 64U
 #define FILE_SIZE_MAX	 ((uint64_t)1 << 56)
 #define FS_EDITED_MAX	 8U /* inodes that one operation changes */
+#define FILE_KEEPS_PAGES 16U /* FileOpen.access */
 /* With an inode's number: the handle of a session that uses it by that number, and has not opened it. */
 #define FILE_USED (UINT64_C(1) << 63)
 
@@ -104,10 +105,20 @@ struct hold {
 	struct file *file;
 	uint64_t session;
 	uint64_t handle;
-	uint32_t access; /* R_OK, W_OK */
+	uint32_t access; /* R_OK, W_OK, FILE_KEEPS_PAGES */
 	/* The last recall that its session was asked for, over which connection, and has answered. */
 	uint64_t asked, recalled;
 	const void *asked_at;
+	struct hold_ask {
+		/* The last question, and the last that was answered; since when it owes an answer, and over which connection. */
+		uint64_t asked, answered, since;
+		const void *asked_at;
+	} asks[2]; /* HOLD_DROPS, HOLD_CLOSES */
+};
+
+enum {
+	HOLD_DROPS,  /* pages that it keeps */
+	HOLD_CLOSES, /* it tells of what it has closed */
 };
 
 /* Runs of the pool that were given back together. */
@@ -458,6 +469,7 @@ int hold_claim(struct fs *fs, const struct session *session, const Afar__FileCla
 int hold_forget(struct fs *fs, const struct session *session, const Afar__FileForget *ask);
 /* True: another session has it open. */
 bool file_is_shared(const struct file *file, const struct session *session);
+bool file_is_written_elsewhere(const struct file *file, uint64_t session);
 
 /* ---- recalls.c */
 
@@ -470,6 +482,11 @@ void recall_keep(struct file *file, const struct session *session);
 bool recall_is_kept(const struct file *file, const struct session *session);
 /* Until when a change waits for others to give files up; asks them. */
 uint64_t recalls_wait(struct core *core, const struct event *event, const struct fs *fs);
+/* Until when a call waits for others to drop pages that they keep of what it is about; asks them. */
+uint64_t drops_wait_to_hold(struct core *core, struct event *event, const struct fs *fs);
+uint64_t drops_wait_to_change(struct core *core, struct event *event, struct fs *fs);
+/* Returns whether another session keeps pages of it. */
+bool file_has_kept_pages(const struct file *file, uint64_t session);
 /* Until when somebody waits who asks where a file's bytes are. */
 uint64_t recall_wait_for(struct core *core, const struct event *event, const struct fs *fs,
 			 uint64_t ino);

@@ -146,8 +146,11 @@ static uint64_t hold_wait(struct core *core, struct event *event)
 
 	if (fs && fs->nr_unclaimed != 0 && !is_claim(ask))
 		return event->answer_by;
-	if (fs)
+	if (fs) {
 		until = delegations_wait_to_hold(core, event, fs);
+		wait = drops_wait_to_hold(core, event, fs);
+		until = wait > until ? wait : until;
+	}
 	for (size_t i = 0; i < ask->n_operations && fs; i++) {
 		if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_OPEN)
 			wait = recall_wait_for(core, event, fs, ask->operations[i]->open->ino);
@@ -162,7 +165,7 @@ static uint64_t hold_wait(struct core *core, struct event *event)
 	return until;
 }
 
-static uint64_t change_wait(struct core *core, const struct event *event)
+static uint64_t change_wait(struct core *core, struct event *event)
 {
 	const Afar__FilesChange *ask = event->request->files_change;
 	struct fs *fs = files_find(core, ask->fs);
@@ -178,6 +181,8 @@ static uint64_t change_wait(struct core *core, const struct event *event)
 	}
 	until = recalls_wait(core, event, fs);
 	wait = delegations_wait_to_change(event, fs);
+	until = wait > until ? wait : until;
+	wait = drops_wait_to_change(core, event, fs);
 	until = wait > until ? wait : until;
 	wait = wait_for_gone(event, fs, ask);
 	until = wait > until ? wait : until;
