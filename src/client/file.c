@@ -143,7 +143,8 @@ static int call_open(struct afar_file *file, struct fs_answer *answer)
 /* What it is opened for, as the manager is told. */
 static uint32_t hold_access(const struct afar_file *file)
 {
-	return file->access | (file->fs->drops.tell && !(file->flags & O_APPEND) ? FS_KEEPS_PAGES : 0);
+	return file->access |
+	       (file->fs->drops.tell && !(file->flags & O_APPEND) ? FS_KEEPS_PAGES : 0);
 }
 
 /* Takes what others have it open for. */
@@ -187,7 +188,8 @@ int file_open(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, int fl
 	if (!file)
 		return -ENOMEM;
 	file->inode = inode_get(fs, ino);
-	file->hold = file->inode ? fs_hold_new(file->inode, fs_new_handle(fs), hold_access(file)) : NULL;
+	file->hold =
+		file->inode ? fs_hold_new(file->inode, fs_new_handle(fs), hold_access(file)) : NULL;
 	ret = file->hold ? call_open(file, &answer) : -ENOMEM;
 	if (ret)
 		goto out_discard;

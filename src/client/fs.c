@@ -400,9 +400,8 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_open,
 			       given, "afar_fs_options");
 	if (ret)
 		return ret;
-	if (!out ||
-	    (options.flags & ~(AFAR_FS_READ_ONLY | AFAR_FS_COUNT_USES | AFAR_FS_SYNC_ALL |
-			       AFAR_FS_KEEP_PAGES)))
+	if (!out || (options.flags & ~(AFAR_FS_READ_ONLY | AFAR_FS_COUNT_USES | AFAR_FS_SYNC_ALL |
+				       AFAR_FS_KEEP_PAGES)))
 		return error_fail(-EINVAL,
 				  "open file system '%s': out is null, or flags are unknown", name);
 	if (!(options.flags & AFAR_FS_KEEP_PAGES) != !options.drop)

@@ -74,9 +74,8 @@ static bool may_search(const struct fs_who *who, const struct afar_file_stat *di
 
 static bool lasts(const struct fs_known *known, uint64_t ms)
 {
-	return known->number != 0 &&
-	       now_ns() + ms * 1000000U - known->renewed_at <
-		       (uint64_t)DELEGATION_USED_MS * 1000000U;
+	return known->number != 0 && now_ns() + ms * 1000000U - known->renewed_at <
+					     (uint64_t)DELEGATION_USED_MS * 1000000U;
 }
 
 static bool is_usable(const struct fs_known *known)

@@ -19,7 +19,7 @@ uint64_t afar_fs_quiet_since(struct afar_fs *fs, uint64_t ino)
 	return since;
 }
 
-int afar_file_may_keep(const struct afar_file *file)
+PUBLIC_CALL(int, afar_file_may_keep, (const struct afar_file *file), (file))
 {
 	return handle_is(file, HANDLE_FILE) && file->hold->access & FS_KEEPS_PAGES;
 }

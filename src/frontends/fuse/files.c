@@ -314,17 +314,68 @@ static ssize_t read_file(const struct mount *mount, struct open_file *open, void
 	return ret ? ret : afar_file_pread(file, buffer, size, (uint64_t)offset);
 }
 
-/* While the manager is silent, the library must not look for more than the kernel knows of: it asks for that. */
-static size_t size_to_read(const struct open_file *open, size_t size, off_t offset)
+static int stat_file(struct mount *mount, struct open_file *open, struct afar_file_stat *out)
+{
+	struct afar_file *file;
+	int ret = find_first(mount, open, &file);
+
+	return ret ? ret : afar_file_stat(file, out);
+}
+
+static int stat_soon(struct mount *mount, struct open_file *open, struct afar_file_stat *out)
+{
+	struct afar_file *file;
+	int ret = find_first(mount, open, &file);
+
+	return ret ? ret : afar_file_stat_within(file, pages_is_silent() ? 0 : PATIENCE_MS, out);
+}
+
+/* Gives size and times for a program that reads: as the manager says or, if it does not answer, as the kernel was told last. */
+static int64_t stat_to_read(struct mount *mount, struct open_file *open, struct afar_file_stat *out)
 {
 	struct afar_file_stat last;
+	int64_t ret;
+
+	*out = (struct afar_file_stat){.size = sizeof(*out)};
+	ret = CALL(mount, stat_soon(mount, open, out));
+	if (ret == -ETIMEDOUT || ret == -AFAR_EMANAGER) {
+		if (!pages_last_attributes(open->pages, &last))
+			return CALL(mount, stat_file(mount, open, out));
+		pages_set_silent(mount, open->pages);
+		*out = last;
+		return 0;
+	}
+	if (!ret)
+		pages_note_attributes(out);
+	return ret;
+}
+
+void do_getattr_to_read(fuse_req_t req, const struct fuse_file_info *info)
+{
+	struct mount *mount = mount_of(req);
+	struct open_file *open = open_of(info);
+	struct afar_file_stat stat;
+	const int64_t ret = stat_to_read(mount, open, &stat);
+
+	if (ret || pages_are_good(mount, open->pages))
+		answer_attributes(req, ret, &stat);
+	else
+		pages_drop_and_answer(mount, open->pages, req, &stat);
+}
+
+/* Returns how much of a request is inside the file. What is behind the end the library would have to ask the manager for. */
+static size_t size_to_read(struct mount *mount, struct open_file *open, size_t size, off_t offset)
+{
+	const uint64_t from = (uint64_t)offset;
+	struct afar_file_stat stat;
 
 	if (size > REQUEST_MAX)
 		size = REQUEST_MAX;
-	if (open->is_direct || !pages_is_silent() || !pages_last_attributes(open->pages, &last) ||
-	    (uint64_t)offset + size <= last.bytes)
+	if (pages_last_attributes(open->pages, &stat) && from + size <= stat.bytes)
 		return size;
-	return (uint64_t)offset < last.bytes ? last.bytes - (uint64_t)offset : 0;
+	if (stat_to_read(mount, open, &stat) || from + size <= stat.bytes)
+		return size;
+	return from < stat.bytes ? (size_t)(stat.bytes - from) : 0;
 }
 
 void do_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
@@ -340,7 +391,7 @@ void do_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
 	int64_t length = -ENOMEM;
 
 	(void)node;
-	size = size_to_read(open, size, offset);
+	size = size_to_read(mount, open, size, offset);
 	if (buffer)
 		length = size ? CALL(mount, read_file(mount, open, buffer, size, offset)) : 0;
 	if (is_passing)
@@ -351,47 +402,6 @@ void do_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
 		answer(req, length);
 	else
 		fuse_reply_buf(req, buffer, (size_t)length);
-}
-
-/* A program is about to read what the kernel has: it asks for attributes first, by that handle. Size and times are as the manager says, or if it does not answer, as
- * the kernel was told last. */
-static int stat_to_read(struct mount *mount, struct open_file *open, struct afar_file_stat *out)
-{
-	struct afar_file *file;
-	int ret = find_first(mount, open, &file);
-
-	*out = (struct afar_file_stat){.size = sizeof(*out)};
-	return ret ? ret : afar_file_stat_within(file, pages_is_silent() ? 0 : PATIENCE_MS, out);
-}
-
-static int stat_file(struct mount *mount, struct open_file *open, struct afar_file_stat *out)
-{
-	struct afar_file *file;
-	int ret = find_first(mount, open, &file);
-
-	return ret ? ret : afar_file_stat(file, out);
-}
-
-void do_getattr_to_read(fuse_req_t req, const struct fuse_file_info *info)
-{
-	struct mount *mount = mount_of(req);
-	struct open_file *open = open_of(info);
-	struct afar_file_stat stat, last;
-	int64_t ret = CALL(mount, stat_to_read(mount, open, &stat));
-
-	if ((ret == -ETIMEDOUT || ret == -AFAR_EMANAGER) && pages_last_attributes(open->pages, &last)) {
-		pages_set_silent(mount, open->pages);
-		stat = last;
-		ret = 0;
-	} else if (ret == -ETIMEDOUT || ret == -AFAR_EMANAGER) {
-		ret = CALL(mount, stat_file(mount, open, &stat));
-	}
-	if (!ret)
-		pages_note_attributes(&stat);
-	if (ret || pages_are_good(mount, open->pages))
-		answer_attributes(req, ret, &stat);
-	else
-		pages_drop_and_answer(mount, open->pages, req, &stat);
 }
 
 /* Drops setuid and setgid before a write that does not go through the kernel's pages. The kernel drops them only before those
@@ -465,8 +475,8 @@ void do_write(fuse_req_t req, fuse_ino_t node, const char *data, size_t size, of
 		.size = size,
 		.offset = (uint64_t)offset,
 		.is_append = info->flags & O_APPEND && !info->writepage,
-		.is_dropping = (open->is_direct || open->flags & O_DIRECT) &&
-			       !info->writepage && fuse_req_ctx(req)->uid != 0,
+		.is_dropping = (open->is_direct || open->flags & O_DIRECT) && !info->writepage &&
+			       fuse_req_ctx(req)->uid != 0,
 	};
 	/* The kernel keeps what it writes. */
 	const bool is_filling = !open->is_direct && !info->writepage;

@@ -21,15 +21,15 @@
 #include "mount.h"
 #include "session.h"
 
-#define BUCKETS	       4096U
-#define DROPPERS_MAX   4U
-#define LOOK_MS	       50
-#define RENEW_MS       100
-#define ASK_AGAIN_MS   500U   /* about what others write */
-#define IDLE_MS	       60000U /* pages that nobody has asked for so long are let go */
-#define SILENT_MS      1000U
-#define END_S	       1
-#define MS_NS	       1000000
+#define BUCKETS	     4096U
+#define DROPPERS_MAX 4U
+#define LOOK_MS	     50
+#define RENEW_MS     100
+#define ASK_AGAIN_MS 500U   /* about what others write */
+#define IDLE_MS	     60000U /* pages that nobody has asked for so long are let go */
+#define SILENT_MS    1000U
+#define END_S	     1
+#define MS_NS	     1000000
 
 /* What waits until the pages of a file are dropped: a request, or the manager. */
 struct waiting {

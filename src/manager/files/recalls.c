@@ -5,7 +5,8 @@
  * forgets where the file's bytes are, and answers. Until the change is done, whoever asks where they
  * are waits.
  *
- * A session that does not answer makes the change fail with -EBUSY when its time is over. Nothing of a
+ * A session that runs and does not answer makes the change fail with -EBUSY when its time is over. One that was stopped, or is cut off, ends when its lease
+ * is over: the change waits for that, and for the servers to be fenced from it. Nothing of a
  * recall is stored or taken back: a session that was asked in vain asks anew, no more.
  *
  * Drops are less: mounts, whose kernels keep pages of an open file, drop those before another session opens it to write, and when that
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "manager/files/table.h"
 #include "manager/principals.h"
 #include "manager/regions.h"
@@ -58,6 +60,8 @@ static void set_asked(struct file *file, uint64_t session, const void *peer)
 			continue;
 		hold->asked = file->recall;
 		hold->asked_at = peer;
+		hold->asked_since = core_now(fs_core(file->fs));
+		hold->is_probed = false;
 	}
 }
 
@@ -116,6 +120,90 @@ static void set_recalled(struct file *file, uint64_t session)
 	cds_list_for_each_entry (hold, &file->holds, node)
 		if (hold->session == session)
 			hold->recalled = file->recall;
+}
+
+/* ---- Who answers nothing at all */
+
+#define PROBE_AFTER_NS UINT64_C(1000000000)
+#define PROBE_MS       3000U
+
+/* A client that runs answers this at once, whatever its programs do. One that was stopped loses its connection, so that its lease begins: it ends, and
+ * servers are fenced from it, unless it comes back. */
+static int probed(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
+{
+	const struct session *session = state_session(core->state, outgoing->session);
+	const struct live_session *live = session ? session->live : NULL;
+
+	if (is_done || event->status != -ETIMEDOUT || !live || live->peer != event->peer)
+		return 0;
+	log_info("session %llx of %s answers nothing: its connection is closed",
+		 (unsigned long long)session->number, session->client);
+	core->environment.close_peer(core->environment.context, live->peer);
+	return 0;
+}
+
+static Afar__Request *new_probe(const struct file *file)
+{
+	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
+	Afar__FileRevoke *revoke = MESSAGE_NEW(afar__file_revoke, Afar__FileRevoke);
+
+	if (!request || !revoke) {
+		free(request);
+		free(revoke);
+		return NULL;
+	}
+	/* Of no inode. */
+	revoke->fs = file->fs->number;
+	request->file_revoke = revoke;
+	request->call_case = AFAR__REQUEST__CALL_FILE_REVOKE;
+	return request;
+}
+
+static void probe(struct file *file, struct hold *hold, void *peer)
+{
+	struct outgoing *outgoing = outgoing_new_to(probed, peer);
+	Afar__Request *request = new_probe(file);
+
+	if (!outgoing || !request) {
+		if (outgoing)
+			outgoing_free(outgoing);
+		if (request)
+			afar__request__free_unpacked(request, NULL);
+		return;
+	}
+	hold->is_probed = true;
+	outgoing->session = hold->session;
+	core_call(fs_core(file->fs), peer, PROBE_MS, request, outgoing);
+}
+
+/* Looks after those that have not answered: until when at most that has to be done again. True in `awaits_end`: one of them is not connected, so that it
+ * comes back or ends. */
+static uint64_t probe_all(struct file *file, uint64_t caller, bool *awaits_end)
+{
+	struct core *core = fs_core(file->fs);
+	uint64_t until = CORE_NEVER, due;
+	struct hold *hold;
+
+	*awaits_end = false;
+	cds_list_for_each_entry (hold, &file->holds, node) {
+		const struct session *session = state_session(core->state, hold->session);
+		const struct live_session *live = session ? session->live : NULL;
+
+		if (hold->session == caller || hold->recalled == file->recall)
+			continue;
+		if (!live || !live->peer) {
+			*awaits_end = true;
+			continue;
+		}
+		due = hold->asked_since + PROBE_AFTER_NS;
+		if (hold->is_probed || !is_asked(file, hold, live->peer))
+			continue;
+		if (due <= core_now(core))
+			probe(file, hold, live->peer);
+		else
+			until = due < until ? due : until;
+	}
+	return until;
 }
 
 static int answered(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
@@ -206,6 +294,21 @@ static void begin_recall(struct core *core, const struct event *event, struct fi
 	file->recall_until = until < event->answer_by ? until : event->answer_by;
 }
 
+/* Until when it waits for those that were asked. What a session that is not connected has posted may land until servers are fenced from it: it is waited
+ * for as long as the caller waits. */
+static uint64_t wait_for_all(struct core *core, const struct event *event, struct file *file,
+			     uint64_t session)
+{
+	bool awaits_end;
+	uint64_t until = probe_all(file, session, &awaits_end);
+	uint64_t longer = core_now(core) + PROBE_AFTER_NS;
+
+	longer = longer < event->answer_by ? longer : event->answer_by;
+	if (awaits_end && file->recall_until < longer)
+		file->recall_until = longer;
+	return until < file->recall_until ? until : file->recall_until;
+}
+
 /* Until when the event waits for sessions to give an inode up. */
 static uint64_t recall_one(struct core *core, const struct event *event, struct file *file,
 			   uint64_t session)
@@ -218,7 +321,7 @@ static uint64_t recall_one(struct core *core, const struct event *event, struct 
 	}
 	if (!is_recaller(file, event))
 		begin_recall(core, event, file);
-	return ask_all(file, session) ? file->recall_until : 0;
+	return ask_all(file, session) ? wait_for_all(core, event, file, session) : 0;
 }
 
 uint64_t recalls_wait(struct core *core, const struct event *event, const struct fs *fs)
