@@ -369,6 +369,8 @@ uint64_t recall_wait_for(struct core *core, const struct event *event, const str
 /* ---- Dropping pages */
 
 #define ASK_NS ((uint64_t)DELEGATION_KEPT_MS * 1000000U)
+/* A kernel tells its mount that a program has closed a file a moment after the program goes on. */
+#define CLOSE_NS UINT64_C(10000000)
 
 /* Returns whether others are asked about a hold. */
 static bool is_for(const struct hold *hold, unsigned what, uint64_t but)
@@ -509,8 +511,11 @@ static uint64_t ask_others(struct core *core, struct event *event, const struct 
 			event->drop = ++core->files->last_recall;
 			event->drop_until = now + ASK_NS;
 		}
-		if (hold->asks[what].answered > event->drop)
+		if (hold->asks[what].answered > event->drop) {
+			due = what == HOLD_CLOSES ? event->drop_until - ASK_NS + CLOSE_NS : 0;
+			until = due > until ? due : until;
 			continue;
+		}
 		ask_other(file, hold, what);
 		due = hold->asks[what].since + ASK_NS;
 		due = due < event->drop_until ? due : event->drop_until;
