@@ -151,6 +151,14 @@ class World:
             self.nr_old += 1
         self.oldest_s = max(self.oldest_s, time.monotonic() - began)
 
+    def ages(self, writer, page):
+        """Nobody reads meanwhile, which would have mapped pages dropped, too."""
+        for _ in range(2):
+            self.write(writer, page)
+            for reader in self.others(writer):
+                if reader.mapped:
+                    self.see_mapped_in_time(reader, page)
+
     def see_mapped(self, reader, when):
         if reader.mapped:
             for page in range(PAGES):
@@ -189,10 +197,10 @@ class World:
             page = random.randrange(PAGES)
             self.write(writer, page)
             for reader in self.others(writer):
-                if reader.mapped and number % 5 == 0:
-                    self.see_mapped_in_time(reader, page)
                 self.see_page(reader, page, [BEFORE, BESIDE])
                 self.see_anew(reader, page)
+            if number == 0:
+                self.ages(writer, page)
             if number % 5 == 4:
                 writer.sync(WRITING)
                 self.see_all(writer, [BEFORE, BESIDE], "fsync")
@@ -203,7 +211,7 @@ class World:
             reader.unmap()
             reader.close(BEFORE)
             reader.close(BESIDE)
-        return nr_writes
+        return nr_writes + 2
 
     def sizes(self, writer):
         """It becomes longer and shorter under those who have it open."""
