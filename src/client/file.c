@@ -601,6 +601,7 @@ PUBLIC_CALL(int, afar_file_stat, (struct afar_file *file, struct afar_file_stat 
 	if (ret)
 		return ret;
 	stat.ino = file->inode->ino;
+	stat.asks_writers = true;
 	operation.what_case = AFAR__FILE_LOOK__WHAT_STAT;
 	operation.stat = &stat;
 	ret = fs_check_stat(out, false);

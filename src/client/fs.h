@@ -241,6 +241,9 @@ void fs_recall(struct afar_session *session, const Afar__FileRecall *ask, struct
  * the control thread. */
 void fs_tell_closings(struct afar_session *session, const Afar__FileRevoke *ask,
 		      struct rpc_call *call);
+/* Likewise that a file was written, if the manager does not know. */
+void fs_tell_times(struct afar_session *session, const Afar__FileRevoke *ask,
+		   struct rpc_call *call);
 /* Waits until none is under way, of a file system that has left the session. */
 void fs_await_recalls(struct afar_fs *fs);
 

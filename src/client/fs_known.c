@@ -93,6 +93,19 @@ bool known_lasts(struct fs_known *known, uint64_t ms)
 	return is_so;
 }
 
+void known_wrote(struct fs_known *known, uint64_t ino, int64_t at)
+{
+	struct known_inode *inode;
+
+	pthread_mutex_lock(&known->lock);
+	inode = known_find(known, ino);
+	if (inode && inode->is_known && inode->stat.mtime < at)
+		inode->stat.mtime = at;
+	if (inode && inode->is_known && inode->stat.ctime < at)
+		inode->stat.ctime = at;
+	pthread_mutex_unlock(&known->lock);
+}
+
 /* Changes of our own make no difference: others cannot change it. */
 uint64_t known_since(struct fs_known *known, uint64_t ino)
 {

@@ -66,6 +66,8 @@ int known_lookup(struct afar_fs *fs, const struct fs_who *who, uint64_t dir, con
 uint64_t known_since(struct fs_known *known, uint64_t ino);
 /* Returns whether what is delegated stays so for as many ms, if nobody has it dropped. */
 bool known_lasts(struct fs_known *known, uint64_t ms);
+/* Notes that the manager was told of a write of ours. */
+void known_wrote(struct fs_known *known, uint64_t ino, int64_t at);
 /* Describes an inode: 0 or 1. */
 int known_stat(struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out);
 /* Returns whether an inode is known to have no extended attributes. */

@@ -185,6 +185,7 @@ PUBLIC_CALL(int, afar_fs_getattr,
 		return 0;
 	}
 	stat.ino = ino;
+	stat.asks_writers = true;
 	operation.what_case = AFAR__FILE_LOOK__WHAT_STAT;
 	operation.stat = &stat;
 	return look_for_stat(fs, NULL, &operation, out);

@@ -159,3 +159,55 @@ void fs_tell_closings(struct afar_session *session, const Afar__FileRevoke *ask,
 	free(recall);
 	rpc_reply_status(call, 0, 0);
 }
+
+/* ---- Times */
+
+/* Nobody waits for the answer: what follows on the connection comes behind it. */
+static void tell_written(struct file_inode *inode)
+{
+	Afar__FileEnd message = AFAR__FILE_END__INIT;
+	Afar__FileHold operation = AFAR__FILE_HOLD__INIT, *operations = &operation;
+	Afar__FilesHold hold = AFAR__FILES_HOLD__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+
+	if (!inode_untouch(inode->fs, inode->ino))
+		return;
+	message.ino = inode->ino;
+	pthread_mutex_lock(&inode->lock);
+	message.end = inode->end;
+	message.layout = inode->layout;
+	pthread_mutex_unlock(&inode->lock);
+	operation.what_case = AFAR__FILE_HOLD__WHAT_END;
+	operation.end = &message;
+	hold.fs = inode->fs->ns->number;
+	hold.operations = &operations;
+	hold.n_operations = 1;
+	request.call_case = AFAR__REQUEST__CALL_FILES_HOLD;
+	request.files_hold = &hold;
+	if (session_tell(inode->fs->ns->session, &request))
+		inode_touch_again(inode->fs, inode->ino);
+	else
+		known_wrote(&inode->fs->known, inode->ino, atomic_load(&inode->written_at));
+}
+
+void fs_tell_times(struct afar_session *session, const Afar__FileRevoke *ask, struct rpc_call *call)
+{
+	struct file_inode *inode = NULL;
+	struct afar_fs *fs;
+
+	pthread_mutex_lock(&session->lock);
+	cds_list_for_each_entry (fs, &session->file_systems, node) {
+		if (fs->ns->number != ask->fs)
+			continue;
+		inode = inode_find(fs, ask->ino);
+		break;
+	}
+	pthread_mutex_unlock(&session->lock);
+	if (inode) {
+		fs = inode->fs;
+		tell_written(inode);
+		inode_put(inode);
+		end(fs);
+	}
+	rpc_reply_status(call, 0, 0);
+}

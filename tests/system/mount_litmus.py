@@ -61,6 +61,12 @@ class Mount:
         except OSError as error:
             return -error.errno
 
+    def changed_at(self, name):
+        return os.stat(self.at(name)).st_mtime_ns
+
+    def set_time(self, name, at):
+        os.utime(self.at(name), ns=(at, at))
+
     def rename(self, old, new):
         os.rename(self.at(old), self.at(new))
 
@@ -241,6 +247,29 @@ class World:
             reader.close(BEFORE)
         return 7 + PAGES
 
+    def times(self, writer):
+        """The time of the last change moves with each write. One that somebody sets stays, also when the writer closes; a later write moves it again."""
+        readers = [party for party in self.others(writer) if isinstance(party, Mount)]
+        writer.open(WRITING, self.name, "w")
+        before = 0
+        for _ in range(2):
+            self.write(writer, 0)
+            for reader in readers:
+                at = reader.changed_at(self.name)
+                assert at > before, "stale: the time at %s: %d, after %d" % (reader, at, before)
+            before = at
+        self.write(writer, 0)
+        readers[0].set_time(self.name, 1000000001)
+        if self.value % 2:
+            self.write(writer, 0)
+        else:
+            before = 0
+        writer.close(WRITING)
+        for reader in readers:
+            at = reader.changed_at(self.name)
+            assert at > before if before else at == 1000000001, "the time at %s: %d" % (reader, at)
+        return 4
+
     def names(self, writer):
         """Names come, change and go."""
         other = self.name + "2"
@@ -281,7 +310,7 @@ def turns(world, nr):
     done = 0
     for turn in range(nr):
         writer = world.parties[turn % len(world.parties)]
-        done += world.contents(writer, 10, BEFORE) + world.sizes(writer) + world.names(writer) + world.replaced(writer)
+        done += world.contents(writer, 10, BEFORE) + world.sizes(writer) + world.times(writer) + world.names(writer) + world.replaced(writer)
         if done >= nr:
             break
     print("%d changes, 0 stale; mapped pages were old in %d looks, %.0f ms at most" % (done, world.nr_old, world.oldest_s * 1000))

@@ -25,7 +25,7 @@
 #include "manager/sessions.h"
 #include "rpc/delegation.h"
 
-static outgoing_answered answered, dropped, closed;
+static outgoing_answered answered, dropped, closed, timed;
 
 /* How long a session may take to end what it has posted. Others who want the file wait no longer for
  * that either, however patient whoever makes it shorter is. */
@@ -403,6 +403,7 @@ static Afar__Request *new_ask(const struct file *file, unsigned what)
 	revoke->fs = file->fs->number;
 	revoke->ino = file->ino;
 	revoke->only_closes = what == HOLD_CLOSES;
+	revoke->only_times = what == HOLD_TIMES;
 	request->file_revoke = revoke;
 	request->call_case = AFAR__REQUEST__CALL_FILE_REVOKE;
 	return request;
@@ -427,6 +428,9 @@ static void note_ask(struct file *file, uint64_t session, unsigned what, uint64_
 	}
 }
 
+static outgoing_answered *const answers[] = {
+	[HOLD_DROPS] = dropped, [HOLD_CLOSES] = closed, [HOLD_TIMES] = timed};
+
 /* One question at a time, so that who does not answer has one in its queue. */
 static void ask_other(struct file *file, const struct hold *hold, unsigned what)
 {
@@ -442,7 +446,7 @@ static void ask_other(struct file *file, const struct hold *hold, unsigned what)
 	note_ask(file, hold->session, what, ++core->files->last_recall, NULL);
 	if (!peer)
 		return;
-	outgoing = outgoing_new_to(what == HOLD_DROPS ? dropped : closed, peer);
+	outgoing = outgoing_new_to(answers[what], peer);
 	request = new_ask(file, what);
 	if (!outgoing || !request) {
 		if (outgoing)
@@ -493,6 +497,12 @@ static int closed(struct core *core, struct outgoing *outgoing, struct event *ev
 	return take_answer(core, outgoing, HOLD_CLOSES, is_done);
 }
 
+static int timed(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
+{
+	(void)event;
+	return take_answer(core, outgoing, HOLD_TIMES, is_done);
+}
+
 /* Until when an event waits for others that have an inode open. Who has not answered for a second is not waited for until it has. */
 static uint64_t ask_others(struct core *core, struct event *event, const struct fs *fs,
 			   uint64_t ino, unsigned what)
@@ -537,6 +547,21 @@ static uint64_t ask_to_open(struct core *core, struct event *event, const struct
 	return wait > until ? wait : until;
 }
 
+uint64_t drops_wait_to_look(struct core *core, struct event *event, const struct fs *fs)
+{
+	const Afar__FilesLook *ask = event->request->files_look;
+	uint64_t until = 0, wait;
+
+	for (size_t i = 0; i < ask->n_operations; i++) {
+		if (ask->operations[i]->what_case != AFAR__FILE_LOOK__WHAT_STAT ||
+		    !ask->operations[i]->stat->asks_writers)
+			continue;
+		wait = ask_others(core, event, fs, ask->operations[i]->stat->ino, HOLD_TIMES);
+		until = wait > until ? wait : until;
+	}
+	return until;
+}
+
 uint64_t drops_wait_to_hold(struct core *core, struct event *event, const struct fs *fs)
 {
 	const Afar__FilesHold *ask = event->request->files_hold;
@@ -553,6 +578,19 @@ uint64_t drops_wait_to_hold(struct core *core, struct event *event, const struct
 	return until;
 }
 
+/* What was written before a time is set must not be told after that. */
+static uint64_t ask_to_set(struct core *core, struct event *event, struct fs *fs,
+			   const Afar__FileSet *ask)
+{
+	uint64_t until = 0, wait = 0;
+
+	if (ask->mask & FILE_SET_SIZE)
+		until = ask_others(core, event, fs, ask->ino, HOLD_DROPS);
+	if (ask->mask & FILE_SET_MTIME)
+		wait = ask_others(core, event, fs, ask->ino, HOLD_TIMES);
+	return wait > until ? wait : until;
+}
+
 static uint64_t ask_to_change(struct core *core, struct event *event, struct fs *fs,
 			      const Afar__FileChange *ask)
 {
@@ -565,9 +603,7 @@ static uint64_t ask_to_change(struct core *core, struct event *event, struct fs 
 			       ? ask_others(core, event, fs, ask->sync->ino, HOLD_DROPS)
 			       : 0;
 	case AFAR__FILE_CHANGE__WHAT_SET:
-		return ask->set->mask & FILE_SET_SIZE
-			       ? ask_others(core, event, fs, ask->set->ino, HOLD_DROPS)
-			       : 0;
+		return ask_to_set(core, event, fs, ask->set);
 	case AFAR__FILE_CHANGE__WHAT_PUNCH:
 		return ask_others(core, event, fs, ask->punch->ino, HOLD_DROPS);
 	case AFAR__FILE_CHANGE__WHAT_MAKE:

@@ -14,6 +14,7 @@
 #include "manager/files/files.h"
 
 #define FILE_SET_SIZE	 8U	/* FileSet.mask */
+#define FILE_SET_MTIME	 0xa0U	/* to a time, or to now */
 #define FILE_UNIT	 4096U	/* bytes */
 #define FILES_CACHED_MAX 65536U /* inodes that nobody has open */
 #define FILES_GROUPS_MAX 64U
@@ -114,12 +115,13 @@ struct hold {
 		/* The last question, and the last that was answered; since when it owes an answer, and over which connection. */
 		uint64_t asked, answered, since;
 		const void *asked_at;
-	} asks[2]; /* HOLD_DROPS, HOLD_CLOSES */
+	} asks[3]; /* HOLD_… */
 };
 
 enum {
 	HOLD_DROPS,  /* pages that it keeps */
 	HOLD_CLOSES, /* it tells of what it has closed */
+	HOLD_TIMES,  /* and of writes */
 };
 
 /* Runs of the pool that were given back together. */
@@ -484,6 +486,7 @@ bool recall_is_kept(const struct file *file, const struct session *session);
 /* Until when a change waits for others to give files up; asks them. */
 uint64_t recalls_wait(struct core *core, const struct event *event, const struct fs *fs);
 /* Until when a call waits for others to drop pages that they keep of what it is about; asks them. */
+uint64_t drops_wait_to_look(struct core *core, struct event *event, const struct fs *fs);
 uint64_t drops_wait_to_hold(struct core *core, struct event *event, const struct fs *fs);
 uint64_t drops_wait_to_change(struct core *core, struct event *event, struct fs *fs);
 /* Returns whether another session keeps pages of it. */

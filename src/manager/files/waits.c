@@ -115,11 +115,14 @@ static uint64_t wait_for_claims(const struct core *core, const struct event *eve
 }
 
 /* Those that ask where bytes are wait while these are being taken away. */
-static uint64_t look_wait(struct core *core, const struct event *event)
+static uint64_t look_wait(struct core *core, struct event *event)
 {
 	const Afar__FilesLook *ask = event->request->files_look;
 	const struct fs *fs = files_find(core, ask->fs);
 	uint64_t until = fs && fs->nr_unclaimed != 0 ? wait_for_claims(core, event) : 0, wait;
+
+	wait = fs ? drops_wait_to_look(core, event, fs) : 0;
+	until = wait > until ? wait : until;
 
 	for (size_t i = 0; i < ask->n_operations && fs; i++) {
 		if (ask->operations[i]->what_case != AFAR__FILE_LOOK__WHAT_MAP)
