@@ -381,7 +381,7 @@ uint64_t afar_file_ino(const struct afar_file *file);
 struct afar_target *afar_file_target(struct afar_file *file);
 /* Describes it as it is now. */
 int afar_file_stat(struct afar_file *file, struct afar_file_stat *out);
-/* Likewise, and gives up when the manager has not answered for so long: -ETIMEDOUT, -AFAR_EMANAGER. */
+/* Likewise, and gives up when the manager has not answered for so long: -ETIMEDOUT, -AFAR_EMANAGER. 0: it is not asked. */
 int afar_file_stat_within(struct afar_file *file, uint32_t timeout_ms, struct afar_file_stat *out);
 /* With AFAR_FS_KEEP_PAGES. Returns 1 if what is read through it may be kept as long as afar_fs_quiet_since() says. 0: another session had it open to
  * write when it was opened, or it is open with O_APPEND. */

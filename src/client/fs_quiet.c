@@ -66,7 +66,9 @@ PUBLIC_CALL(int, afar_file_stat_within,
 		return ret;
 	ret = fs_check_stat(out, false);
 	if (ret == 0 && known_stat(file->fs, file->inode->ino, out))
-		ret = ask(file->fs, file->inode->ino, clock_deadline_ms(timeout_ms), out);
+		ret = timeout_ms == 0
+			      ? error_code(-ETIMEDOUT)
+			      : ask(file->fs, file->inode->ino, clock_deadline_ms(timeout_ms), out);
 	if (ret == 0)
 		inode_add_writes(file->fs, out);
 	handle_unuse(&file->handle);

@@ -23,8 +23,8 @@ start_cluster
 start_mount here f
 start_mount there f
 litmus turns "$nr"
-litmus beside "$nr"
-litmus crossing "$((nr / 5))"
+litmus beside "$((nr / 2))"
+litmus crossing "$((nr / 10))"
 end_mount there
 end_mount here
 still_works

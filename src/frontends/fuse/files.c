@@ -26,8 +26,7 @@
 #include "pages.h"
 #include "session.h"
 
-#define PATIENCE_MS 1000 /* of programs that read, with a manager that does not answer */
-#define EXECUTES    0x20 /* the kernel's __FMODE_EXEC: it opens a program to run it */
+#define EXECUTES 0x20 /* the kernel's __FMODE_EXEC: it opens a program to run it */
 
 struct open_file {
 	struct cds_list_head link;
@@ -327,7 +326,7 @@ static int stat_soon(struct mount *mount, struct open_file *open, struct afar_fi
 	struct afar_file *file;
 	int ret = find_first(mount, open, &file);
 
-	return ret ? ret : afar_file_stat_within(file, pages_is_silent() ? 0 : PATIENCE_MS, out);
+	return ret ? ret : afar_file_stat_within(file, pages_patience(), out);
 }
 
 /* Gives size and times for a program that reads: as the manager says or, if it does not answer, as the kernel was told last. */
@@ -341,12 +340,14 @@ static int64_t stat_to_read(struct mount *mount, struct open_file *open, struct 
 	if (ret == -ETIMEDOUT || ret == -AFAR_EMANAGER) {
 		if (!pages_last_attributes(open->pages, &last))
 			return CALL(mount, stat_file(mount, open, out));
-		pages_set_silent(mount, open->pages);
+		pages_set_silent(mount, open->pages, true);
 		*out = last;
 		return 0;
 	}
-	if (!ret)
+	if (!ret) {
 		pages_note_attributes(out);
+		pages_set_silent(mount, open->pages, false);
+	}
 	return ret;
 }
 

@@ -27,7 +27,9 @@
 #define RENEW_MS     100
 #define ASK_AGAIN_MS 500U   /* about what others write */
 #define IDLE_MS	     60000U /* pages that nobody has asked for so long are let go */
-#define SILENT_MS    1000U
+#define PATIENCE_MS  1000U  /* with a manager that does not answer */
+#define TRY_AGAIN_MS 100U
+#define TRY_MS	     2U
 #define END_S	     1
 #define MS_NS	     1000000
 
@@ -56,13 +58,15 @@ struct pages {
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all, but what is atomic */
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER, added = PTHREAD_COND_INITIALIZER;
 static struct cds_list_head buckets[BUCKETS];
 static CDS_LIST_HEAD(present);
 static CDS_LIST_HEAD(queue);
 static struct mount *serving; /* NULL: there are no threads, or they are to end */
+static bool has_ended;
 static unsigned nr_running, nr_droppers, nr_idle, nr_in_kernel;
 static uint64_t renewing_since; /* 0: nothing is being asked */
+static uint64_t tried_at;
 static atomic_bool is_silent;
 
 static uint64_t now_ms(void)
@@ -206,9 +210,20 @@ bool pages_last_attributes(struct pages *pages, struct afar_file_stat *out)
 	return is_told;
 }
 
-bool pages_is_silent(void)
+uint32_t pages_patience(void)
 {
-	return is_silent;
+	const uint64_t now = now_ms();
+	uint32_t patience_ms = 0;
+
+	if (!is_silent)
+		return PATIENCE_MS;
+	pthread_mutex_lock(&mutex);
+	if (now - tried_at >= TRY_AGAIN_MS) {
+		tried_at = now;
+		patience_ms = TRY_MS;
+	}
+	pthread_mutex_unlock(&mutex);
+	return patience_ms;
 }
 
 /* ---- Telling the kernel */
@@ -253,7 +268,6 @@ static void drop(struct mount *mount, struct pages *pages)
 		cds_list_add_tail(&pages->queued, &queue);
 	else
 		put(pages);
-	pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&mutex);
 	answer_all(waiting);
 	pthread_mutex_lock(&mutex);
@@ -276,7 +290,7 @@ static void *drop_queued(void *argument)
 	while (serving) {
 		if (cds_list_empty(&queue)) {
 			nr_idle++;
-			pthread_cond_wait(&changed, &mutex);
+			pthread_cond_wait(&added, &mutex);
 			nr_idle--;
 			continue;
 		}
@@ -323,7 +337,7 @@ static void enqueue(struct pages *pages, struct waiting *waiting)
 	}
 	if (nr_idle == 0 && nr_droppers < DROPPERS_MAX)
 		nr_droppers += start(drop_queued);
-	pthread_cond_broadcast(&changed);
+	pthread_cond_signal(&added);
 }
 
 /* ---- Looking after files */
@@ -405,7 +419,7 @@ static void *look_at_all(void *argument)
 	while (serving) {
 		find_visits(&visits, false);
 		visit_all(serving, &visits, look_at);
-		if (renewing_since && now_ms() - renewing_since > SILENT_MS)
+		if (renewing_since && now_ms() - renewing_since > PATIENCE_MS)
 			is_silent = true;
 		wait_ms(LOOK_MS);
 	}
@@ -465,19 +479,21 @@ static void *renew_all(void *argument)
 /* The mutex is held. */
 static void begin(struct mount *mount)
 {
-	if (serving)
+	if (serving || has_ended)
 		return;
 	serving = mount;
 	start(look_at_all);
 	start(renew_all);
 }
 
-void pages_set_silent(struct mount *mount, struct pages *pages)
+void pages_set_silent(struct mount *mount, struct pages *pages, bool is)
 {
+	if (!is && !is_silent)
+		return;
 	pthread_mutex_lock(&mutex);
 	begin(mount);
-	is_silent = true;
-	pages->is_awaited = true;
+	is_silent = is;
+	pages->is_awaited = is;
 	pthread_mutex_unlock(&mutex);
 }
 
@@ -536,12 +552,13 @@ bool pages_are_good(struct mount *mount, struct pages *pages)
 /* Returns false where there is no memory, or no thread: then nothing is dropped. */
 static bool add_waiting(struct mount *mount, struct pages *pages, const struct waiting *model)
 {
-	struct waiting *waiting = malloc(sizeof(*waiting));
+	struct waiting *waiting;
 
+	begin(mount);
+	waiting = serving ? malloc(sizeof(*waiting)) : NULL;
 	if (!waiting)
 		return false;
 	*waiting = *model;
-	begin(mount);
 	enqueue(pages, waiting);
 	return true;
 }
@@ -582,7 +599,9 @@ bool pages_end(void)
 
 	pthread_mutex_lock(&mutex);
 	serving = NULL;
+	has_ended = true;
 	pthread_cond_broadcast(&changed);
+	pthread_cond_broadcast(&added);
 	/* Calls of the library are waited for, as those of requests are. */
 	while (nr_running > nr_in_kernel)
 		pthread_cond_wait(&changed, &mutex);

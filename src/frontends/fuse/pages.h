@@ -49,10 +49,11 @@ void pages_note_attributes(const struct afar_file_stat *stat);
 void pages_note_end(struct pages *pages, uint64_t end);
 /* False: it has not been told. */
 bool pages_last_attributes(struct pages *pages, struct afar_file_stat *out);
-/* The manager has not answered in time when it was asked for an inode's attributes. Until it does, nobody waits for it who can do
+/* The manager has not answered in time when it was asked for an inode's attributes, or has. While it is silent, nobody waits for it who can do
  * without: a thread of its own asks. */
-void pages_set_silent(struct mount *mount, struct pages *pages);
-bool pages_is_silent(void);
+void pages_set_silent(struct mount *mount, struct pages *pages, bool is);
+/* How many ms somebody waits for it who can do without. 0: he does not ask. */
+uint32_t pages_patience(void);
 
 /* When no request is served any more. False: the kernel still keeps a thread, so libfuse's session must stay. */
 bool pages_end(void);
