@@ -344,13 +344,13 @@ def beside(world, nr):
     while struct.unpack_from("<Q", told, 8 * PAGES)[0] == 0:
         time.sleep(0.01)
     for number in range(nr):
-        if number % 20 == 0:
-            writer = world.parties[number // 20 % len(world.parties)]
+        if number % 4 == 0:
+            writer = world.parties[number // 4 % len(world.parties)]
             writer.open(WRITING, world.name, "w")
         page = random.randrange(PAGES)
         world.write(writer, page)
         struct.pack_into("<Q", told, 8 * page, world.pages[page])
-        if number % 20 == 19 or number == nr - 1:
+        if number % 4 == 3 or number == nr - 1:
             writer.close(WRITING)
     struct.pack_into("<Q", told, 8 * PAGES + 8, 1)
     assert [os.waitpid(child, 0)[1] for child in children] == [0] * len(children), "a reader saw something old"

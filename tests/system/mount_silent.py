@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Programs of two mounts of one file system, while a process is stopped.
 #   mount_silent.py read PID HERE THERE    that of the manager
-#   mount_silent.py shrink PID HERE THERE  that of the mount of THERE
+#   mount_silent.py resume PID HERE THERE  that of the mount of THERE
+#   mount_silent.py shrink PID HERE THERE  likewise
 import contextlib
+import mmap
 import os
 import signal
 import sys
@@ -47,6 +49,23 @@ def read(pid, here, there):
     os.close(writer)
 
 
+def resume(pid, here, there):
+    """What its kernel has must not be shown when it goes on."""
+    file = os.open(here, os.O_RDWR)
+    assert os.pwrite(file, b"x" * PAGE, 0) == PAGE
+    os.close(file)
+    cached = os.open(there, os.O_RDONLY)
+    with mmap.mmap(cached, PAGE, mmap.MAP_SHARED, mmap.PROT_READ) as mapped:
+        assert os.pread(cached, PAGE, 0) == mapped[:] == b"x" * PAGE
+        with stopped(pid):
+            file = os.open(here, os.O_RDWR)
+            assert os.pwrite(file, b"y" * PAGE, 0) == PAGE
+            os.close(file)
+        assert os.pread(cached, PAGE, 0) == b"y" * PAGE
+        assert mapped[:] == b"y" * PAGE
+    os.close(cached)
+
+
 def shrink(pid, here, there):
     """A program of the mount that is stopped has it open, and has written it."""
     kept = os.open(there, os.O_RDWR | os.O_CREAT)
@@ -63,4 +82,4 @@ def shrink(pid, here, there):
     os.close(file)
 
 
-{"read": read, "shrink": shrink}[sys.argv[1]](int(sys.argv[2]), *sys.argv[3:])
+{"read": read, "resume": resume, "shrink": shrink}[sys.argv[1]](int(sys.argv[2]), *sys.argv[3:])
