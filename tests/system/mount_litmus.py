@@ -165,6 +165,14 @@ class World:
                 if reader.mapped:
                     self.see_mapped_in_time(reader, page)
 
+    def write_and(self, writer, tell, page):
+        """Others have just looked at the page of before."""
+        for reader in self.others(writer):
+            if reader.mapped:
+                reader.peek(page * PAGE)
+        self.write(writer, page)
+        tell(WRITING)
+
     def see_mapped(self, reader, when):
         if reader.mapped:
             for page in range(PAGES):
@@ -208,16 +216,16 @@ class World:
             if number == 0:
                 self.ages(writer, page)
             if number % 5 == 4:
-                writer.sync(WRITING)
+                self.write_and(writer, writer.sync, page)
                 self.see_all(writer, [BEFORE, BESIDE], "fsync")
-        writer.close(WRITING)
+        self.write_and(writer, writer.close, page)
         self.see_all(writer, [BEFORE, BESIDE], "close")
         self.see_all(writer, [BEFORE], "close")
         for reader in self.others(writer):
             reader.unmap()
             reader.close(BEFORE)
             reader.close(BESIDE)
-        return nr_writes + 2
+        return nr_writes + 5
 
     def sizes(self, writer):
         """It becomes longer and shorter under those who have it open."""
