@@ -423,7 +423,7 @@ ssize_t afar_file_writex(struct afar_file *file, const struct afar_file_vector *
  * On dram: commits the size and times. */
 int afar_file_sync(struct afar_file *file);
 /* Makes it shorter, or longer with zeros. Other sessions that have it open go on with what is left. -EBUSY: one
- * of them does not answer. */
+ * of them has operations in flight that it does not reap. One that was stopped, or is cut off, is waited for until its session has ended. */
 int afar_file_truncate(struct afar_file *file, uint64_t bytes);
 
 #define AFAR_ALLOCATE_KEEP_SIZE 0x1U
