@@ -79,6 +79,14 @@ class Mount:
     def map(self, slot):
         self.mapped = mmap.mmap(self.files[slot], PAGE * (PAGES - 1) + 8, mmap.MAP_SHARED, mmap.PROT_READ)
 
+    def must_not_map(self, slot):
+        try:
+            mmap.mmap(self.files[slot], PAGE, mmap.MAP_SHARED, mmap.PROT_READ).close()
+        except OSError as error:
+            assert error.errno == errno.ENODEV
+        else:
+            assert False, "%s maps a file that another machine has open to write" % self
+
     def unmap(self):
         if self.mapped:
             self.mapped.close()
@@ -113,6 +121,8 @@ class Native:
 
     def map(self, slot):
         pass
+
+    must_not_map = map
 
     def unmap(self):
         pass
@@ -207,6 +217,7 @@ class World:
         writer.open(WRITING, self.name, "w")
         for reader in self.others(writer):
             reader.open(BESIDE, self.name, "r")
+            reader.must_not_map(BESIDE)
         for number in range(nr_writes):
             page = random.randrange(PAGES)
             self.write(writer, page)
