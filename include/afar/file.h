@@ -75,6 +75,12 @@ uint64_t afar_file_ino(const struct afar_file *file);
 struct afar_target *afar_file_target(struct afar_file *file);
 /* Describes it as it is now. */
 int afar_file_stat(struct afar_file *file, struct afar_file_stat *out);
+/* Likewise, and gives up when the manager has not answered for so long: -ETIMEDOUT, -AFAR_EMANAGER. 0: it is not asked;
+ * negative: no limit. */
+int afar_file_stat_within(struct afar_file *file, int timeout_ms, struct afar_file_stat *out);
+/* With AFAR_FS_KEEP_PAGES. Returns 1 if what is read through it may be kept as long as afar_fs_quiet_since() says. 0: another session had it open to
+ * write when it was opened, or it is open with O_APPEND. */
+int afar_file_may_keep(const struct afar_file *file);
 
 /* Read into, or write from, any memory. Reading returns how much: less than `length` at the end of
  * the file alone. Writing returns `length`, and makes the file longer if need be; with O_APPEND
@@ -112,7 +118,7 @@ ssize_t afar_file_writex(struct afar_file *file, const struct afar_file_vector *
  * On dram: commits the size and times. */
 int afar_file_sync(struct afar_file *file);
 /* Makes it shorter, or longer with zeros. Other sessions that have it open go on with what is left. -EBUSY: one
- * of them does not answer. */
+ * of them has operations in flight that it does not reap. One that was stopped, or is cut off, is waited for until its session has ended. */
 int afar_file_truncate(struct afar_file *file, uint64_t bytes);
 
 #define AFAR_ALLOCATE_KEEP_SIZE 0x1U

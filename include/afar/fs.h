@@ -121,10 +121,19 @@ int afar_fs_stat_by_name(struct afar_session *session, const char *name, struct 
 #define AFAR_FS_READ_ONLY  0x1U /* for reading alone; needs no right to write */
 #define AFAR_FS_COUNT_USES 0x2U /* inodes stay while they are in use: afar_fs_forget() */
 #define AFAR_FS_SYNC_ALL   0x4U /* the first sync asks all stores: a session with writes has ended */
+#define AFAR_FS_KEEP_PAGES 0x8U /* the program keeps what it has read of files: afar_fs_drop */
 
 /* Is told that the last name of an inode in use has gone, for programs that remember names: it was `name` in directory `dir`. It must return at once, and not
  * call the library. */
 typedef void (*afar_fs_gone)(void *argument, uint64_t dir, const char *name, uint64_t ino);
+
+struct afar_drop;
+/* Is told to drop the bytes of an inode that the program keeps: another session is about to open it to write, or has written.
+ * That session waits, a second at most, until afar_fs_dropped() was called with `drop`. It must return at once, and call nothing
+ * else of the library. */
+typedef void (*afar_fs_drop)(void *argument, uint64_t ino, struct afar_drop *drop);
+/* Once for each, from any thread, also after afar_fs_close(). */
+void afar_fs_dropped(struct afar_drop *drop);
 
 struct afar_fs_options {
 	size_t size; /* sizeof(struct afar_fs_options) */
@@ -134,7 +143,8 @@ struct afar_fs_options {
 	uint32_t retry_ms;
 	/* With AFAR_FS_COUNT_USES; may be NULL. */
 	afar_fs_gone gone;
-	void *argument; /* of that */
+	void *argument;	   /* of that, and of the next */
+	afar_fs_drop drop; /* with AFAR_FS_KEEP_PAGES */
 };
 
 /* Opens a file system. `options` may be NULL. It is the caller's until afar_fs_close(); the session
@@ -238,10 +248,12 @@ int afar_fs_walk(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, c
 
 /* Describes an inode. Errors: -ESTALE (it is gone). */
 int afar_fs_getattr(struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out);
-/* Likewise, and asks nobody. Returns 1 if no other session changes the inode, nor has it open to write: the manager has promised
- * to ask this one first. 0: one may, or `out` would have to be asked for; afar_fs_getattr() does that, and may bring the promise, which
- * lasts for half a second. For programs that keep what they have read: that is good while this is 1 and `out->change` the same. */
-int afar_fs_is_quiet(struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out);
+/* For programs that keep what they have read. Returns a number if no other session changes the inode, nor has it open to write:
+ * the manager has promised to ask this one first. Bytes that were read are good while the number stays. 0: another session may
+ * write. Asks nobody. */
+uint64_t afar_fs_quiet_since(struct afar_fs *fs, uint64_t ino);
+/* Asks for that promise, which lasts for half a second, unless it is there for another 250 ms. Errors: as afar_fs_getattr(). */
+int afar_fs_keep_quiet(struct afar_fs *fs, uint64_t ino);
 
 #define AFAR_SET_MODE	   0x1U
 #define AFAR_SET_UID	   0x2U

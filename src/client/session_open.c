@@ -22,7 +22,12 @@ static bool ask(struct afar_session *session, Afar__Request *request, struct rpc
 		fs_recall(session, request->file_recall, call);
 		return true;
 	case AFAR__REQUEST__CALL_FILE_REVOKE:
-		known_revoke(session, request->file_revoke, call);
+		if (request->file_revoke->only_closes)
+			fs_tell_closings(session, request->file_revoke, call);
+		else if (request->file_revoke->only_times)
+			fs_tell_times(session, request->file_revoke, call);
+		else
+			known_revoke(session, request->file_revoke, call);
 		return true;
 	case AFAR__REQUEST__CALL_FILES_GONE:
 		used_ask(session, request, call);

@@ -22,6 +22,7 @@
 #include "client/files/inode/file_glance.h"
 #include "client/files/inode/file_map.h"
 #include "client/files/inode/file_view.h"
+#include "client/files/inode/fs_drop.h"
 #include "client/files/inode/fs_known.h"
 #include "client/files/io/fs_closing.h"
 #include "client/files/io/fs_used.h"
@@ -43,7 +44,7 @@ struct fs_hold {
 	struct cds_list_head node; /* of the fs; guarded by its lock */
 	struct file_inode *inode;
 	uint64_t handle;
-	uint32_t access; /* R_OK, W_OK */
+	uint32_t access; /* R_OK, W_OK, FS_KEEPS_PAGES */
 };
 
 /* Tells whether an inode was written since its size and times were committed. */
@@ -51,6 +52,15 @@ enum inode_touched {
 	INODE_UNTOUCHED,
 	INODE_TOLD,   /* and the manager knows when, but has not committed it */
 	INODE_UNTOLD, /* and the manager does not know when */
+};
+
+#define FS_KEEPS_PAGES 16U /* FileOpen.access */
+
+/* Whether other sessions keep pages of an inode, which they drop when we say that it was written. */
+enum inode_kept {
+	INODE_NOT_KEPT,
+	INODE_KEPT,
+	INODE_KEPT_OLD, /* and it was written since */
 };
 
 #define FS_LOCK_RANGE 1U
@@ -74,6 +84,7 @@ struct file_inode {
 	atomic_bool has_unsure_locks; /* of a call whose outcome is unknown */
 	atomic_bool has_grown;	      /* it may have room behind its end that we asked for */
 	_Atomic enum inode_touched touched;
+	_Atomic enum inode_kept kept;
 	atomic_bool is_prepared; /* its first unit came with the making; nobody has written there */
 	atomic_bool is_unsynced; /* written since the last sync began: inode_note_write() */
 	struct file_writes *writes; /* fs_losses.c's; NULL: none yet. Guarded by the fs's lock */
@@ -134,6 +145,7 @@ struct afar_fs {
 	struct fs_known known;	 /* names and attributes that are delegated to us */
 	struct fs_used used;	 /* inodes that the program uses by their number */
 	struct fs_closings closings;
+	struct fs_drops drops;
 	struct fs_work work; /* operations on queues that take a thread */
 
 	pthread_mutex_t lock; /* guards all below */
@@ -229,6 +241,13 @@ void fs_lock_message(const struct fs_lock *lock, Afar__FileLock *out);
 
 /* The manager asks for a file to be given up. Takes the call over. On the control thread. */
 void fs_recall(struct afar_session *session, const Afar__FileRecall *ask, struct rpc_call *call);
+/* Somebody is about to open a file that is open here to write: tells the manager first of what programs have closed. Takes the call over. On
+ * the control thread. */
+void fs_tell_closings(struct afar_session *session, const Afar__FileRevoke *ask,
+		      struct rpc_call *call);
+/* Likewise that a file was written, if the manager does not know. */
+void fs_tell_times(struct afar_session *session, const Afar__FileRevoke *ask,
+		   struct rpc_call *call);
 /* Waits until none is under way, of a file system that has left the session. */
 void fs_await_recalls(struct afar_fs *fs);
 

@@ -10,6 +10,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "pages.h"
 #include "session.h"
 
 #define XATTR_BYTES_MAX 65536U /* the kernel's limit, of a value and of a list */
@@ -37,6 +38,10 @@ void do_getattr(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 	struct mount *mount = mount_of(req);
 	struct afar_file_stat stat;
 
+	if (file_has_pages(info)) {
+		do_getattr_to_read(req, info);
+		return;
+	}
 	answer_attributes(req, CALL(mount, get(mount, ino_of(mount, node), info, &stat)), &stat);
 }
 
@@ -128,11 +133,12 @@ void do_setattr(fuse_req_t req, fuse_ino_t node, struct stat *to, int mask,
 	struct afar_file_stat stat = {.size = sizeof(stat)};
 	struct asker asker;
 	const struct afar_who *who = find_asker(req, &asker);
+	const int64_t ret =
+		CALL(mount, set_all(mount, who, ino_of(mount, node), ours, &values, info, &stat));
 
-	answer_attributes(
-		req,
-		CALL(mount, set_all(mount, who, ino_of(mount, node), ours, &values, info, &stat)),
-		&stat);
+	if (!ret)
+		pages_note_attributes(&stat);
+	answer_attributes(req, ret, &stat);
 }
 
 /* ---- Of the file system */

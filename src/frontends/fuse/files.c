@@ -40,12 +40,12 @@ struct open_file {
 	atomic_bool is_written;	    /* since it was synced */
 	atomic_bool has_lost;	    /* maybe: it was written when the session ended. Said once */
 	atomic_bool has_lost_locks; /* when the session ended: it is of no use any more */
-	struct open_pages pages;    /* if it is direct. all_open_mutex is held */
+	struct pages *pages;	    /* of its inode */
+	bool is_direct;		    /* its reads and writes pass the kernel's pages by */
 };
 
 static CDS_LIST_HEAD(all_open);
 static pthread_mutex_t all_open_mutex = PTHREAD_MUTEX_INITIALIZER;
-static atomic_uint nr_drops; /* so often pages of some file have been dropped */
 
 static struct open_file *open_of(const struct fuse_file_info *info)
 {
@@ -95,6 +95,11 @@ int file_of(const struct mount *mount, const struct fuse_file_info *info, struct
 	return info && info->fh ? find_first(mount, open_of(info), out) : 0;
 }
 
+bool file_has_pages(const struct fuse_file_info *info)
+{
+	return info && info->fh && !open_of(info)->is_direct;
+}
+
 struct afar_file *file_if_open(const struct fuse_file_info *info)
 {
 	struct open_file *open = open_of(info);
@@ -122,6 +127,8 @@ static struct open_file *new_open(fuse_req_t req, int flags)
 
 static void free_open(struct open_file *open)
 {
+	if (open->pages)
+		pages_close(open->pages);
 	pthread_mutex_destroy(&open->mutex);
 	free(open);
 }
@@ -141,12 +148,6 @@ static int close_files(struct open_file *open)
 	return ret ? ret : second;
 }
 
-/* Returns whether its reads and writes pass the kernel's pages by. */
-static bool is_direct(const struct mount *mount, const struct open_file *open)
-{
-	return mount->options->is_direct || open->flags & O_APPEND;
-}
-
 /* Tells the kernel how to treat the file. It must not keep pages of what it knew before: that is what
  * close-to-open means. Appended bytes go to where the file ends when they are written, which the
  * kernel does not know: so not through its pages. */
@@ -155,16 +156,24 @@ static void fill_info(const struct mount *mount, struct open_file *open,
 {
 	info->fh = (uintptr_t)open;
 	info->keep_cache = 0;
-	info->direct_io = is_direct(mount, open);
+	info->direct_io = open->is_direct;
 	/* A flush unlocks, too. */
 	info->noflush = mount->options->are_locks_local && (open->flags & O_ACCMODE) == O_RDONLY;
 }
 
-static void add_to_list(struct open_file *open)
+/* Takes what the library has opened. -ENOMEM: it is closed. */
+static int take_open(struct mount *mount, struct open_file *open)
 {
+	open->is_direct = !afar_file_may_keep(open->first);
+	open->pages = pages_open(open->ino);
+	if (!open->pages) {
+		CALL(mount, afar_file_close(open->first));
+		return -ENOMEM;
+	}
 	pthread_mutex_lock(&all_open_mutex);
 	cds_list_add(&open->link, &all_open);
 	pthread_mutex_unlock(&all_open_mutex);
+	return 0;
 }
 
 /* It stays in the list until its files are closed: an end of the session would find them there. */
@@ -209,11 +218,12 @@ void do_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 		ret = CALL(mount,
 			   afar_file_open(mount->fs, who, open->ino, info->flags, &open->first));
 	}
+	if (!ret)
+		ret = take_open(mount, open);
 	if (ret) {
 		refuse(req, open, ret);
 		return;
 	}
-	add_to_list(open);
 	fill_info(mount, open, info);
 	if (fuse_reply_open(req, info) == -ENOENT)
 		end_open(mount, open); /* the program was interrupted, and will not release it */
@@ -233,12 +243,15 @@ static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 		ret = CALL(mount,
 			   afar_file_create(mount->fs, &open->asker.who, ino_of(mount, parent),
 					    name, mode, info->flags, &open->first, &stat));
+	if (!ret) {
+		open->ino = stat.ino;
+		ret = take_open(mount, open);
+	}
 	if (ret) {
 		refuse(req, open, ret);
 		return;
 	}
-	open->ino = stat.ino;
-	add_to_list(open);
+	pages_note_attributes(&stat);
 	fill_info(mount, open, info);
 	fill_entry(mount, &stat, &entry);
 	if (fuse_reply_create(req, &entry, info) == -ENOENT) {
@@ -291,24 +304,6 @@ static void *buffer_of_thread(void)
 	return buffer;
 }
 
-/* Notes that pages of a file are with the kernel. They are the inode's: whoever has it open sees them, also when the one that read them has
- * closed it, which may be by now. `nr_before`: what `nr_drops` was when the reading began. */
-static void note_filled(uint64_t ino, unsigned nr_before)
-{
-	struct open_file *open;
-
-	pthread_mutex_lock(&all_open_mutex);
-	cds_list_for_each_entry (open, &all_open, link) {
-		if (open->ino != ino)
-			continue;
-		open->pages.may_be_there = true;
-		/* The bytes may be from before they were dropped. */
-		if (nr_drops != nr_before)
-			open->pages.was_quiet = false;
-	}
-	pthread_mutex_unlock(&all_open_mutex);
-}
-
 static ssize_t read_file(const struct mount *mount, struct open_file *open, void *buffer,
 			 size_t size, off_t offset)
 {
@@ -318,6 +313,72 @@ static ssize_t read_file(const struct mount *mount, struct open_file *open, void
 	return ret ? ret : afar_file_pread(file, buffer, size, (uint64_t)offset);
 }
 
+static int stat_file(struct mount *mount, struct open_file *open, struct afar_file_stat *out)
+{
+	struct afar_file *file;
+	int ret = find_first(mount, open, &file);
+
+	return ret ? ret : afar_file_stat(file, out);
+}
+
+static int stat_soon(struct mount *mount, struct open_file *open, struct afar_file_stat *out)
+{
+	struct afar_file *file;
+	int ret = find_first(mount, open, &file);
+
+	return ret ? ret : afar_file_stat_within(file, pages_patience(), out);
+}
+
+/* Gives size and times for a program that reads: as the manager says or, if it does not answer, as the kernel was told last. */
+static int64_t stat_to_read(struct mount *mount, struct open_file *open, struct afar_file_stat *out)
+{
+	struct afar_file_stat last;
+	int64_t ret;
+
+	*out = (struct afar_file_stat){.size = sizeof(*out)};
+	ret = CALL(mount, stat_soon(mount, open, out));
+	if (ret == -ETIMEDOUT || ret == -AFAR_EMANAGER) {
+		if (!pages_last_attributes(open->pages, &last))
+			return CALL(mount, stat_file(mount, open, out));
+		pages_set_silent(mount, open->pages, true);
+		*out = last;
+		return 0;
+	}
+	if (!ret) {
+		pages_note_attributes(out);
+		pages_set_silent(mount, open->pages, false);
+	}
+	return ret;
+}
+
+void do_getattr_to_read(fuse_req_t req, const struct fuse_file_info *info)
+{
+	struct mount *mount = mount_of(req);
+	struct open_file *open = open_of(info);
+	struct afar_file_stat stat;
+	const int64_t ret = stat_to_read(mount, open, &stat);
+
+	if (ret || pages_are_good(mount, open->pages))
+		answer_attributes(req, ret, &stat);
+	else
+		pages_drop_and_answer(mount, open->pages, req, &stat);
+}
+
+/* Returns how much of a request is inside the file. What is behind the end the library would have to ask the manager for. */
+static size_t size_to_read(struct mount *mount, struct open_file *open, size_t size, off_t offset)
+{
+	const uint64_t from = (uint64_t)offset;
+	struct afar_file_stat stat;
+
+	if (size > REQUEST_MAX)
+		size = REQUEST_MAX;
+	if (pages_last_attributes(open->pages, &stat) && from + size <= stat.bytes)
+		return size;
+	if (stat_to_read(mount, open, &stat) || from + size <= stat.bytes)
+		return size;
+	return from < stat.bytes ? (size_t)(stat.bytes - from) : 0;
+}
+
 void do_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
 	     struct fuse_file_info *info)
 {
@@ -325,25 +386,23 @@ void do_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
 	struct open_file *open = open_of(info);
 	void *buffer = buffer_of_thread();
 	/* A read for the kernel's pages has no owner. */
-	const bool is_filling = info->lock_owner == 0 && is_direct(mount, open);
-	const unsigned nr_before = nr_drops;
-	const uint64_t ino = open->ino;
+	const bool is_passing = open->is_direct && info->lock_owner == 0;
+	const bool is_filling = !open->is_direct || is_passing;
+	const uint64_t since = is_filling ? pages_begin(mount, open->pages) : 0;
 	int64_t length = -ENOMEM;
 
 	(void)node;
-	if (size > REQUEST_MAX)
-		size = REQUEST_MAX;
+	size = size_to_read(mount, open, size, offset);
 	if (buffer)
-		length = CALL(mount, read_file(mount, open, buffer, size, offset));
+		length = size ? CALL(mount, read_file(mount, open, buffer, size, offset)) : 0;
+	if (is_passing)
+		pages_end_passing(mount, open->pages, since);
+	else if (is_filling)
+		pages_end_filling(mount, open->pages, since);
 	if (length < 0)
 		answer(req, length);
 	else
 		fuse_reply_buf(req, buffer, (size_t)length);
-	/* After the answer the kernel may have closed the file. */
-	if (!is_filling)
-		return;
-	note_filled(ino, nr_before);
-	pages_filled(mount);
 }
 
 /* Drops setuid and setgid before a write that does not go through the kernel's pages. The kernel drops them only before those
@@ -372,22 +431,20 @@ struct writing {
 	bool is_dropping; /* setuid and setgid */
 };
 
-/* Returns whether the kernel may have cut a write here. It cuts where a request is full, to within a page of the program's memory.
- * It also cuts behind the first page of the file if it did not know all of that. Then the rest comes at once. */
-static bool may_be_cut(const struct mount *mount, const struct open_file *open,
-		       const struct writing *writing)
+/* Returns whether the kernel may have cut a write here: where a request is full, within a page of the program's memory, and behind
+ * the first page of the file if it did not know all of that. Then the rest comes at once. */
+static bool may_be_cut(const struct open_file *open, const struct writing *writing)
 {
 	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = writing->offset % page;
 
 	if (writing->size > REQUEST_MAX - page)
 		return true;
-	return !is_direct(mount, open) && from != 0 && from + writing->size == page;
+	return !open->is_direct && from != 0 && from + writing->size == page;
 }
 
-static ssize_t append_file(const struct mount *mount, struct open_file *open,
-			   struct afar_file *file, struct writing *writing)
+static ssize_t append_file(struct open_file *open, struct afar_file *file, struct writing *writing)
 {
-	const unsigned flags = may_be_cut(mount, open, writing) ? AFAR_APPEND_MORE : 0;
+	const unsigned flags = may_be_cut(open, writing) ? AFAR_APPEND_MORE : 0;
 
 	return afar_file_append(file, writing->data, writing->size, flags, &writing->offset);
 }
@@ -404,7 +461,7 @@ static ssize_t write_file(const struct mount *mount, struct open_file *open,
 	if (ret)
 		return ret;
 	return writing->is_append
-		       ? append_file(mount, open, file, writing)
+		       ? append_file(open, file, writing)
 		       : afar_file_pwrite(file, writing->data, writing->size, writing->offset);
 }
 
@@ -419,56 +476,25 @@ void do_write(fuse_req_t req, fuse_ino_t node, const char *data, size_t size, of
 		.size = size,
 		.offset = (uint64_t)offset,
 		.is_append = info->flags & O_APPEND && !info->writepage,
-		.is_dropping = (is_direct(mount, open) || open->flags & O_DIRECT) &&
-			       !info->writepage && fuse_req_ctx(req)->uid != 0,
+		.is_dropping = (open->is_direct || open->flags & O_DIRECT) && !info->writepage &&
+			       fuse_req_ctx(req)->uid != 0,
 	};
+	/* The kernel keeps what it writes. */
+	const bool is_filling = !open->is_direct && !info->writepage;
+	const uint64_t since = is_filling ? pages_begin(mount, open->pages) : 0;
 	int64_t length;
 
 	(void)node;
 	open->is_written = true;
 	length = CALL(mount, write_file(mount, open, &writing));
+	if (is_filling)
+		pages_end_filling(mount, open->pages, since);
+	if (length > 0)
+		pages_note_end(open->pages, writing.offset + (uint64_t)length);
 	if (length < 0)
 		answer(req, length);
 	else
 		fuse_reply_write(req, (size_t)length);
-}
-
-/* ---- The kernel's pages */
-
-size_t files_with_pages(struct used_pages **out)
-{
-	struct open_file *open;
-	size_t nr = 0, max = 0;
-
-	pthread_mutex_lock(&all_open_mutex);
-	cds_list_for_each_entry (open, &all_open, link)
-		max += open->pages.may_be_there;
-	*out = calloc(max + 1, sizeof(**out));
-	cds_list_for_each_entry (open, &all_open, link)
-		if (*out && nr < max && open->pages.may_be_there)
-			(*out)[nr++] = (struct used_pages){open->ino, open->pages.change,
-							   open->pages.was_quiet};
-	pthread_mutex_unlock(&all_open_mutex);
-	return nr;
-}
-
-bool files_note_pages(const struct used_pages *used, uint64_t change, bool is_quiet)
-{
-	struct open_file *open;
-	bool may_be_there = false;
-
-	pthread_mutex_lock(&all_open_mutex);
-	nr_drops++;
-	cds_list_for_each_entry (open, &all_open, link) {
-		if (open->ino != used->ino)
-			continue;
-		open->pages.change = change;
-		open->pages.was_quiet = is_quiet;
-		may_be_there |= open->pages.may_be_there;
-		open->pages.may_be_there = false;
-	}
-	pthread_mutex_unlock(&all_open_mutex);
-	return may_be_there;
 }
 
 /* ---- Flushing and syncing */

@@ -1,111 +1,277 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See pages.h. A thread of its own drops them, since the kernel's answer may wait for a page whose reader waits for us. It asks nobody
- * whether a file is quiet, so that it never waits for the manager; another one does, which may. There are none until the first page
- * is read.
+ * See pages.h. Threads of their own tell the kernel, since its answer may wait for a page whose reader waits for us: several, so that a page of
+ * a server that is away holds up no other file. One looks every 50 ms at the files that the kernel has pages of; it asks nobody, so that it never
+ * waits for the manager. Another one has the manager promise again to ask before others write them. There are none until the first page.
+ *
+ * How no old page is ever taken for a good one: each file has the number of the time in which all of its pages were read, undisturbed.
+ * Who reads while that is another one makes it 0, before the kernel has the page. A new number is set before pages are dropped, and dropping
+ * waits for those that are being read. So a page from before that stays must have been noted.
  */
 #include "pages.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
+#include <urcu/list.h>
 
 #include "base/clock.h"
 #include "mount.h"
 #include "session.h"
 
-#define PERIOD_NS 100000000
-#define END_S	  1
+#define BUCKETS	     4096U
+#define DROPPERS_MAX 4U
+#define LOOK_MS	     50
+#define RENEW_MS     100
+#define ASK_AGAIN_MS 500U   /* about what others write */
+#define IDLE_MS	     60000U /* pages that nobody has asked for so long are let go */
+#define PATIENCE_MS  1000U  /* with a manager that does not answer */
+#define TRY_AGAIN_MS 100U
+#define TRY_MS	     2U
+#define END_S	     1
+#define MS_NS	     1000000
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+/* What waits until the pages of a file are dropped: a request, or the manager. */
+struct waiting {
+	struct waiting *next;
+	fuse_req_t req;
+	struct afar_file_stat stat;
+	struct afar_drop *drop; /* NULL: a request */
+};
+
+struct pages {
+	struct cds_list_head link;    /* of its bucket */
+	struct cds_list_head present; /* of those that the kernel may have pages of */
+	struct cds_list_head queued;
+	uint64_t ino;
+	unsigned nr_users;
+	bool may_be_there, is_queued, is_dropping;
+	uint64_t since;	  /* see above */
+	uint64_t used_at; /* ms, as the next */
+	uint64_t asked_at;
+	bool is_awaited; /* somebody was told what was known last, because the manager was silent */
+	bool is_told;
+	struct afar_file_stat last; /* that the kernel was told */
+	struct waiting *waiting;
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all, but what is atomic */
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER, added = PTHREAD_COND_INITIALIZER;
+static struct cds_list_head buckets[BUCKETS];
+static CDS_LIST_HEAD(present);
+static CDS_LIST_HEAD(queue);
 static struct mount *serving; /* NULL: there are no threads, or they are to end */
-static unsigned nr_running;
-static bool is_in_kernel;
-static bool is_filled; /* pages have been read that nobody has looked at */
-static bool are_some;  /* of some file, maybe */
+static bool has_ended;
+static unsigned nr_running, nr_droppers, nr_idle, nr_in_kernel;
+static uint64_t renewing_since; /* 0: nothing is being asked */
+static uint64_t tried_at;
+static atomic_bool is_silent;
 
-static struct timespec after(long ns)
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / MS_NS;
+}
+
+static struct timespec after_ms(long ms)
 {
 	struct timespec at;
 
 	clock_gettime(CLOCK_REALTIME, &at);
-	return clock_to_timespec(clock_from_timespec(at) + (uint64_t)ns);
+	at.tv_nsec += ms % 1000 * MS_NS;
+	at.tv_sec += ms / 1000 + at.tv_nsec / SECOND_NS;
+	at.tv_nsec %= SECOND_NS;
+	return at;
+}
+
+/* Numbers of different sessions differ, too. */
+static int64_t since_of(const struct mount *mount, uint64_t ino)
+{
+	const uint64_t since = afar_fs_quiet_since(mount->fs, ino);
+
+	return since ? (int64_t)(((uint64_t)(mount->epoch & 0x7fff) << 48) + since) : 0;
+}
+
+/* 0: somebody elsewhere may write the file. */
+static uint64_t quiet_since(struct mount *mount, uint64_t ino)
+{
+	const int64_t since = CALL(mount, since_of(mount, ino));
+
+	return since > 0 ? (uint64_t)since : 0;
+}
+
+/* ---- Files */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void begin_buckets(void)
+{
+	for (unsigned i = 0; i < BUCKETS; i++)
+		CDS_INIT_LIST_HEAD(&buckets[i]);
+}
+
+static struct cds_list_head *bucket_of(uint64_t ino)
+{
+	pthread_once(&once, begin_buckets);
+	return &buckets[ino * UINT64_C(0x9e3779b97f4a7c15) >> 52];
+}
+
+static struct pages *find(uint64_t ino)
+{
+	struct pages *pages;
+
+	cds_list_for_each_entry (pages, bucket_of(ino), link)
+		if (pages->ino == ino)
+			return pages;
+	return NULL;
+}
+
+static void set_present(struct pages *pages, bool is)
+{
+	if (is && !pages->may_be_there)
+		cds_list_add_tail(&pages->present, &present);
+	else if (!is && pages->may_be_there)
+		cds_list_del(&pages->present);
+	pages->may_be_there = is;
+}
+
+struct pages *pages_open(uint64_t ino)
+{
+	struct pages *pages;
+
+	pthread_mutex_lock(&mutex);
+	pages = find(ino);
+	if (!pages) {
+		pages = calloc(1, sizeof(*pages));
+		if (pages) {
+			pages->ino = ino;
+			cds_list_add(&pages->link, bucket_of(ino));
+		}
+	}
+	if (pages)
+		pages->nr_users++;
+	pthread_mutex_unlock(&mutex);
+	return pages;
+}
+
+/* What is queued has a user. */
+static void put(struct pages *pages)
+{
+	if (--pages->nr_users != 0)
+		return;
+	set_present(pages, false);
+	cds_list_del(&pages->link);
+	free(pages);
+}
+
+void pages_close(struct pages *pages)
+{
+	pthread_mutex_lock(&mutex);
+	put(pages);
+	pthread_mutex_unlock(&mutex);
+}
+
+/* ---- Attributes */
+
+void pages_note_attributes(const struct afar_file_stat *stat)
+{
+	struct pages *pages;
+
+	pthread_mutex_lock(&mutex);
+	pages = find(stat->ino);
+	if (pages) {
+		pages->last = *stat;
+		pages->is_told = true;
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+void pages_note_end(struct pages *pages, uint64_t end)
+{
+	pthread_mutex_lock(&mutex);
+	if (pages->last.bytes < end)
+		pages->last.bytes = end;
+	pthread_mutex_unlock(&mutex);
+}
+
+bool pages_last_attributes(struct pages *pages, struct afar_file_stat *out)
+{
+	bool is_told;
+
+	pthread_mutex_lock(&mutex);
+	is_told = pages->is_told;
+	if (is_told)
+		*out = pages->last;
+	pthread_mutex_unlock(&mutex);
+	return is_told;
+}
+
+int pages_patience(void)
+{
+	const uint64_t now = now_ms();
+	int patience_ms = 0;
+
+	if (!is_silent)
+		return PATIENCE_MS;
+	pthread_mutex_lock(&mutex);
+	if (now - tried_at >= TRY_AGAIN_MS) {
+		tried_at = now;
+		patience_ms = TRY_MS;
+	}
+	pthread_mutex_unlock(&mutex);
+	return patience_ms;
 }
 
 /* ---- Telling the kernel */
 
-static void set_in_kernel(bool is)
+static void answer_all(struct waiting *waiting)
 {
-	pthread_mutex_lock(&mutex);
-	is_in_kernel = is;
-	pthread_cond_broadcast(&changed);
+	struct waiting *next;
+
+	for (; waiting; waiting = next) {
+		next = waiting->next;
+		if (waiting->drop)
+			afar_fs_dropped(waiting->drop);
+		else
+			answer_attributes(waiting->req, 0, &waiting->stat);
+		free(waiting);
+	}
+}
+
+/* The mutex is held, but not while the kernel is told. */
+static void drop(struct mount *mount, struct pages *pages)
+{
+	const bool were_there = pages->may_be_there;
+	struct waiting *waiting = pages->waiting;
+	uint64_t since;
+
+	pages->waiting = NULL;
+	pages->is_queued = false;
+	pages->is_dropping = true;
+	set_present(pages, false);
 	pthread_mutex_unlock(&mutex);
-}
-
-static void tell_kernel(const struct mount *mount, uint64_t ino, bool may_be_there)
-{
-	if (!may_be_there)
-		return;
-	set_in_kernel(true);
-	fuse_lowlevel_notify_inval_inode(mount->fuse, node_of(mount, ino), 0, 0);
-	set_in_kernel(false);
-}
-
-/* ---- The threads */
-
-/* Drops them if somebody could have written the file since they were read. They stay if nobody else can write the
- * file, and nobody has written it since. */
-static void look_at(struct mount *mount, const struct used_pages *used)
-{
-	struct afar_file_stat stat = {.size = sizeof(stat)};
-	const bool is_quiet = CALL(mount, afar_fs_is_quiet(mount->fs, used->ino, &stat)) == 1;
-
-	if (!is_quiet || !used->was_quiet || stat.change != used->change)
-		tell_kernel(mount, used->ino, files_note_pages(used, stat.change, is_quiet));
-}
-
-/* Has the manager promise again to ask before others write the file. */
-static void renew(struct mount *mount, const struct used_pages *used)
-{
-	struct afar_file_stat stat = {.size = sizeof(stat)};
-
-	CALL(mount, afar_fs_getattr(mount->fs, used->ino, &stat));
-}
-
-static bool is_to_end(void)
-{
-	bool is;
-
+	since = quiet_since(mount, pages->ino);
 	pthread_mutex_lock(&mutex);
-	is = !serving;
+	pages->since = since;
+	nr_in_kernel++;
 	pthread_mutex_unlock(&mutex);
-	return is;
-}
-
-/* Returns whether there was any. */
-static bool visit_all(struct mount *mount, void (*visit)(struct mount *, const struct used_pages *))
-{
-	struct used_pages *used;
-	const size_t nr = files_with_pages(&used);
-
-	for (size_t i = 0; i < nr && !is_to_end(); i++)
-		visit(mount, &used[i]);
-	free(used);
-	return nr != 0;
-}
-
-/* Waits until pages have been read, or the time is over if some file has any. The mutex is held. */
-static void wait_for_more(const bool *is_woken)
-{
-	const struct timespec until = after(PERIOD_NS);
-	int ret = 0;
-
-	while (serving && !*is_woken && ret != ETIMEDOUT)
-		ret = are_some ? pthread_cond_timedwait(&changed, &mutex, &until)
-			       : pthread_cond_wait(&changed, &mutex);
+	if (were_there)
+		fuse_lowlevel_notify_inval_inode(mount->fuse, node_of(mount, pages->ino), 0, 0);
+	pthread_mutex_lock(&mutex);
+	nr_in_kernel--;
+	pages->is_dropping = false;
+	if (pages->is_queued)
+		cds_list_add_tail(&pages->queued, &queue);
+	else
+		put(pages);
+	pthread_mutex_unlock(&mutex);
+	answer_all(waiting);
+	pthread_mutex_lock(&mutex);
 }
 
 /* The mutex is held. */
@@ -116,76 +282,315 @@ static void end_thread(void)
 	pthread_mutex_unlock(&mutex);
 }
 
-static void *drop_all(void *argument)
+static void *drop_queued(void *argument)
 {
-	struct mount *mount;
+	struct pages *pages;
 
 	(void)argument;
 	pthread_mutex_lock(&mutex);
-	while ((mount = serving)) {
-		bool were_some;
-
-		is_filled = false;
-		pthread_mutex_unlock(&mutex);
-		were_some = visit_all(mount, look_at);
-		pthread_mutex_lock(&mutex);
-		are_some = were_some || is_filled;
-		wait_for_more(&is_filled);
+	while (serving) {
+		if (cds_list_empty(&queue)) {
+			nr_idle++;
+			pthread_cond_wait(&added, &mutex);
+			nr_idle--;
+			continue;
+		}
+		pages = cds_list_first_entry(&queue, struct pages, queued);
+		cds_list_del(&pages->queued);
+		drop(serving, pages);
 	}
 	end_thread();
 	return NULL;
+}
+
+static bool start(void *(*run)(void *argument))
+{
+	sigset_t all, old;
+	pthread_t thread;
+	int ret;
+
+	/* Signals are for libfuse's main thread. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ret = pthread_create(&thread, NULL, run, NULL);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (ret)
+		return false;
+	nr_running++;
+	pthread_detach(thread);
+	return true;
+}
+
+/* `waiting` may be NULL. The mutex is held. */
+static void enqueue(struct pages *pages, struct waiting *waiting)
+{
+	if (waiting) {
+		waiting->next = pages->waiting;
+		pages->waiting = waiting;
+	}
+	if (pages->is_queued)
+		return;
+	pages->is_queued = true;
+	/* Else whoever drops it puts it into the queue again. */
+	if (!pages->is_dropping) {
+		pages->nr_users++;
+		cds_list_add_tail(&pages->queued, &queue);
+	}
+	if (nr_idle == 0 && nr_droppers < DROPPERS_MAX)
+		nr_droppers += start(drop_queued);
+	pthread_cond_signal(&added);
+}
+
+/* ---- Looking after files */
+
+/* Files to be visited, each with a user more. */
+struct visits {
+	struct pages **list;
+	size_t nr, max;
+};
+
+static void add_visit(struct visits *visits, struct pages *pages)
+{
+	if (visits->nr == visits->max) {
+		const size_t max = 2 * visits->max + 64;
+		struct pages **more = reallocarray(visits->list, max, sizeof(*more));
+
+		if (!more)
+			return;
+		visits->list = more;
+		visits->max = max;
+	}
+	visits->list[visits->nr++] = pages;
+	pages->nr_users++;
+}
+
+/* The mutex is held. */
+static void find_visits(struct visits *visits, bool with_awaited)
+{
+	struct pages *pages;
+
+	visits->nr = 0;
+	cds_list_for_each_entry (pages, &present, present)
+		add_visit(visits, pages);
+	for (unsigned i = 0; with_awaited && is_silent && i < BUCKETS; i++)
+		cds_list_for_each_entry (pages, &buckets[i], link)
+			if (pages->is_awaited && !pages->may_be_there)
+				add_visit(visits, pages);
+}
+
+/* Visits all, without the mutex, which is held before and after. */
+static void visit_all(struct mount *mount, struct visits *visits,
+		      void (*visit)(struct mount *mount, struct pages *pages))
+{
+	for (size_t i = 0; i < visits->nr; i++) {
+		if (serving) {
+			pthread_mutex_unlock(&mutex);
+			visit(mount, visits->list[i]);
+			pthread_mutex_lock(&mutex);
+		}
+		put(visits->list[i]);
+	}
+}
+
+static void wait_ms(long ms)
+{
+	const struct timespec until = after_ms(ms);
+
+	while (serving && pthread_cond_timedwait(&changed, &mutex, &until) != ETIMEDOUT)
+		;
+}
+
+/* Has pages dropped that may be older than what somebody elsewhere has written. */
+static void look_at(struct mount *mount, struct pages *pages)
+{
+	const uint64_t since = quiet_since(mount, pages->ino);
+
+	pthread_mutex_lock(&mutex);
+	if (pages->may_be_there && (since == 0 || pages->since != since))
+		enqueue(pages, NULL);
+	pthread_mutex_unlock(&mutex);
+}
+
+static void *look_at_all(void *argument)
+{
+	struct visits visits = {0};
+
+	(void)argument;
+	pthread_mutex_lock(&mutex);
+	while (serving) {
+		find_visits(&visits, false);
+		visit_all(serving, &visits, look_at);
+		if (renewing_since && now_ms() - renewing_since > PATIENCE_MS)
+			is_silent = true;
+		wait_ms(LOOK_MS);
+	}
+	free(visits.list);
+	end_thread();
+	return NULL;
+}
+
+/* Returns whether it is time to ask about a file. */
+static bool is_due(struct pages *pages, bool is_quiet)
+{
+	const uint64_t now = now_ms();
+	bool is;
+
+	pthread_mutex_lock(&mutex);
+	is = pages->is_awaited || (now - pages->used_at < IDLE_MS &&
+				   (is_quiet || now - pages->asked_at >= ASK_AGAIN_MS));
+	if (is && !is_quiet)
+		pages->asked_at = now;
+	renewing_since = is ? now : 0;
+	pthread_mutex_unlock(&mutex);
+	return is;
+}
+
+static void renew(struct mount *mount, struct pages *pages)
+{
+	int64_t ret;
+
+	if (!is_due(pages, quiet_since(mount, pages->ino) != 0))
+		return;
+	ret = CALL(mount, afar_fs_keep_quiet(mount->fs, pages->ino));
+	pthread_mutex_lock(&mutex);
+	renewing_since = 0;
+	if (!ret) {
+		is_silent = false;
+		pages->is_awaited = false;
+	}
+	pthread_mutex_unlock(&mutex);
 }
 
 static void *renew_all(void *argument)
 {
-	static const bool never;
-	struct mount *mount;
+	struct visits visits = {0};
 
 	(void)argument;
 	pthread_mutex_lock(&mutex);
-	while ((mount = serving)) {
-		pthread_mutex_unlock(&mutex);
-		visit_all(mount, renew);
-		pthread_mutex_lock(&mutex);
-		wait_for_more(&never);
+	while (serving) {
+		find_visits(&visits, true);
+		visit_all(serving, &visits, renew);
+		wait_ms(RENEW_MS);
 	}
+	free(visits.list);
 	end_thread();
 	return NULL;
 }
 
-static void start(void *(*run)(void *argument))
-{
-	pthread_t thread;
-
-	if (pthread_create(&thread, NULL, run, NULL))
-		return;
-	nr_running++;
-	pthread_detach(thread);
-}
-
-/* Signals are for libfuse's main thread. The mutex is held. */
+/* The mutex is held. */
 static void begin(struct mount *mount)
 {
-	sigset_t all, old;
-
+	if (serving || has_ended)
+		return;
 	serving = mount;
-	are_some = true;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	start(drop_all);
+	start(look_at_all);
 	start(renew_all);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-void pages_filled(struct mount *mount)
+void pages_set_silent(struct mount *mount, struct pages *pages, bool is)
 {
+	if (!is && !is_silent)
+		return;
 	pthread_mutex_lock(&mutex);
-	if (nr_running == 0)
-		begin(mount);
-	is_filled = true;
-	are_some = true;
-	pthread_cond_broadcast(&changed);
+	begin(mount);
+	is_silent = is;
+	pages->is_awaited = is;
 	pthread_mutex_unlock(&mutex);
+}
+
+/* ---- Requests */
+
+uint64_t pages_begin(struct mount *mount, struct pages *pages)
+{
+	const uint64_t since = quiet_since(mount, pages->ino);
+
+	pthread_mutex_lock(&mutex);
+	begin(mount);
+	if (!pages->may_be_there && !pages->is_dropping)
+		pages->since = since;
+	set_present(pages, true);
+	pages->used_at = now_ms();
+	pthread_mutex_unlock(&mutex);
+	return since;
+}
+
+static void end_filling(struct mount *mount, struct pages *pages, uint64_t since, bool is_passing)
+{
+	const uint64_t now = quiet_since(mount, pages->ino);
+
+	pthread_mutex_lock(&mutex);
+	if (since == 0 || now != since || pages->since != since)
+		pages->since = 0;
+	if (is_passing && pages->since == 0)
+		enqueue(pages, NULL);
+	pthread_mutex_unlock(&mutex);
+}
+
+void pages_end_filling(struct mount *mount, struct pages *pages, uint64_t since)
+{
+	end_filling(mount, pages, since, false);
+}
+
+void pages_end_passing(struct mount *mount, struct pages *pages, uint64_t since)
+{
+	end_filling(mount, pages, since, true);
+}
+
+bool pages_are_good(struct mount *mount, struct pages *pages)
+{
+	const uint64_t since = quiet_since(mount, pages->ino);
+	bool are_good;
+
+	pthread_mutex_lock(&mutex);
+	pages->used_at = now_ms();
+	are_good = !pages->is_dropping && !pages->is_queued;
+	if (are_good && pages->may_be_there)
+		are_good = since != 0 && pages->since == since;
+	pthread_mutex_unlock(&mutex);
+	return are_good;
+}
+
+/* Returns false where there is no memory, or no thread: then nothing is dropped. */
+static bool add_waiting(struct mount *mount, struct pages *pages, const struct waiting *model)
+{
+	struct waiting *waiting;
+
+	begin(mount);
+	waiting = serving ? malloc(sizeof(*waiting)) : NULL;
+	if (!waiting)
+		return false;
+	*waiting = *model;
+	enqueue(pages, waiting);
+	return true;
+}
+
+void pages_drop_and_answer(struct mount *mount, struct pages *pages, fuse_req_t req,
+			   const struct afar_file_stat *stat)
+{
+	const struct waiting waiting = {.req = req, .stat = *stat};
+	bool is_added;
+
+	pthread_mutex_lock(&mutex);
+	is_added = add_waiting(mount, pages, &waiting);
+	pthread_mutex_unlock(&mutex);
+	if (!is_added)
+		answer(req, -ENOMEM);
+}
+
+/* What the kernel has no page of need not wait. */
+void pages_drop(void *mount, uint64_t ino, struct afar_drop *drop)
+{
+	const struct waiting waiting = {.drop = drop};
+	struct pages *pages;
+	bool is_added = false;
+
+	pthread_mutex_lock(&mutex);
+	pages = find(ino);
+	if (pages && (pages->may_be_there || pages->is_dropping))
+		is_added = add_waiting(mount, pages, &waiting);
+	pthread_mutex_unlock(&mutex);
+	if (!is_added)
+		afar_fs_dropped(drop);
 }
 
 bool pages_end(void)
@@ -195,11 +600,13 @@ bool pages_end(void)
 
 	pthread_mutex_lock(&mutex);
 	serving = NULL;
+	has_ended = true;
 	pthread_cond_broadcast(&changed);
+	pthread_cond_broadcast(&added);
 	/* Calls of the library are waited for, as those of requests are. */
-	while (nr_running > is_in_kernel)
+	while (nr_running > nr_in_kernel)
 		pthread_cond_wait(&changed, &mutex);
-	until = after(END_S * (long)SECOND_NS);
+	until = after_ms(END_S * 1000);
 	while (nr_running != 0 && pthread_cond_timedwait(&changed, &mutex, &until) != ETIMEDOUT)
 		;
 	have_ended = nr_running == 0;

@@ -1,37 +1,61 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The kernel's pages of files that are open without them (`--direct`, O_APPEND). Programs reach them all the same by sendfile(2),
- * splice(2) and mappings. The kernel asks nobody about those that it has. So they are dropped when somebody elsewhere may write the
- * file: right after they were read, and within 100 ms if he comes later.
+ * What the kernel has of files that are open: pages, and the attributes that it was told last. The kernel asks nobody about a page that it has, so we
+ * have it drop pages before they could be older than what others have written:
+ *
+ *   - before a read of a program goes on, if others may have written since its pages were read. The kernel asks for attributes before it
+ *     looks at pages, and that answer waits until they are dropped
+ *   - when the manager asks, because somebody elsewhere opens the file to write, or has written and says so. He waits for that
+ *   - every 50 ms while somebody elsewhere may write it, because nobody asks before a mapping is used. sendfile(2) and splice(2) on a handle
+ *     that is open without pages use some, too; these are dropped as soon as they have been read
+ *
+ * A page is good as long as nobody elsewhere could have written the file since before it was read: afar_fs_quiet_since().
  */
 #ifndef FUSE_PAGES_H
 #define FUSE_PAGES_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
+#define FUSE_USE_VERSION 314
+#include <fuse_lowlevel.h>
+
+struct afar_drop;
+struct afar_file_stat;
 struct mount;
+struct pages;
 
-/* An open file's view of its inode's pages. */
-struct open_pages {
-	bool may_be_there; /* some have been read since they were dropped */
-	bool was_quiet;	   /* nobody else could write the file when that was asked last */
-	uint64_t change;   /* the inode's then */
-};
+/* For each open file: those of its inode. NULL: no memory. */
+struct pages *pages_open(uint64_t ino);
+void pages_close(struct pages *pages);
 
-struct used_pages {
-	uint64_t ino, change;
-	bool was_quiet;
-};
+/* Around a request that leaves pages with the kernel; the second before it is answered. `since`: what the first returned. */
+uint64_t pages_begin(struct mount *mount, struct pages *pages);
+void pages_end_filling(struct mount *mount, struct pages *pages, uint64_t since);
+/* The same for a handle that is open without pages. */
+void pages_end_passing(struct mount *mount, struct pages *pages, uint64_t since);
 
-/* Some of a file have been read, and files.c has noted which. */
-void pages_filled(struct mount *mount);
-/* files.c: lists the files of which there may be some, which the caller frees. Notes of one that they are about to be dropped, and what is
- * known of it; returns whether there may be any. */
-size_t files_with_pages(struct used_pages **out);
-bool files_note_pages(const struct used_pages *used, uint64_t change, bool is_quiet);
-/* When no request is served any more. False: the kernel still keeps the thread, so libfuse's session must stay. */
+/* Returns whether a program may read what the kernel has. */
+bool pages_are_good(struct mount *mount, struct pages *pages);
+/* Has pages dropped, and answers a request with attributes then. */
+void pages_drop_and_answer(struct mount *mount, struct pages *pages, fuse_req_t req,
+			   const struct afar_file_stat *stat);
+/* For the library: afar_fs_drop. */
+void pages_drop(void *mount, uint64_t ino, struct afar_drop *drop);
+
+/* What the kernel was told of an inode last, for when the manager does not answer; if it is open. */
+void pages_note_attributes(const struct afar_file_stat *stat);
+/* The file has been written up to there. */
+void pages_note_end(struct pages *pages, uint64_t end);
+/* False: it has not been told. */
+bool pages_last_attributes(struct pages *pages, struct afar_file_stat *out);
+/* The manager has not answered in time when it was asked for an inode's attributes, or has. While it is silent, nobody waits for it who can do
+ * without: a thread of its own asks. */
+void pages_set_silent(struct mount *mount, struct pages *pages, bool is);
+/* How many ms somebody waits for it who can do without. 0: he does not ask. */
+int pages_patience(void);
+
+/* When no request is served any more. False: the kernel still keeps a thread, so libfuse's session must stay. */
 bool pages_end(void);
 
 #endif

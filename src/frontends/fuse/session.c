@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "gone.h"
+#include "pages.h"
 #include "say.h"
 
 #define PAUSE_MS 1000
@@ -47,10 +48,12 @@ static int open_fs(struct mount *mount)
 	const struct afar_fs_options fs_options = {
 		.size = sizeof(fs_options),
 		.flags = AFAR_FS_COUNT_USES | (mount->cluster ? AFAR_FS_SYNC_ALL : 0) |
-			 (options->is_read_only ? AFAR_FS_READ_ONLY : 0),
+			 (options->is_read_only ? AFAR_FS_READ_ONLY : 0) |
+			 (options->is_direct ? 0 : AFAR_FS_KEEP_PAGES),
 		.retry_ms = options->retry_ms,
 		.gone = gone_tell,
 		.argument = mount,
+		.drop = options->is_direct ? NULL : pages_drop,
 	};
 
 	return afar_fs_open(mount->session, options->fs, &fs_options, &mount->fs);

@@ -5,13 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "manager/calls/callers.h"
 #include "manager/calls/rights.h"
 #include "manager/files/asks.h"
 #include "manager/files/holds.h"
 #include "manager/files/names.h"
 #include "manager/files/pool.h"
 #include "manager/files/table.h"
-#include "manager/calls/callers.h"
 
 #define OPERATIONS_MAX 256U
 #define RUNS_TOLD_MAX  65536U /* of one result */
@@ -54,6 +54,14 @@ static int tell_both(struct file *file, uint64_t offset, uint64_t length, Afar__
 	int ret = tell(file, result);
 
 	return ret == 0 ? tell_runs(file, offset, length, result) : ret;
+}
+
+/* Tells all of a file that the session has just opened, and what others have it open for. */
+static int tell_opened(struct file *file, const struct session *session, Afar__FileResult *result)
+{
+	result->writers = file_is_written_elsewhere(file, session->number) ? 2 : 1;
+	result->is_kept = file_has_kept_pages(file, session->number);
+	return tell_both(file, 0, UINT64_MAX, result);
 }
 
 /* ---- Delegating */
@@ -193,7 +201,7 @@ static int hold(struct fs *fs, const struct who *who, const struct session *sess
 	switch (ask->what_case) {
 	case AFAR__FILE_HOLD__WHAT_OPEN:
 		ret = hold_open(fs, who, session, ask->open, &file);
-		return ret == 0 ? tell_both(file, 0, UINT64_MAX, result) : ret;
+		return ret == 0 ? tell_opened(file, session, result) : ret;
 	case AFAR__FILE_HOLD__WHAT_END:
 		ret = hold_end(fs, session, ask->end, &file);
 		return ret == 0 ? tell(file, result) : ret;
@@ -247,7 +255,7 @@ static int make(struct fs *fs, const struct who *who, const struct session *sess
 		open.access = ask->access;
 		ret = hold_open(fs, who, session, &open, &file);
 	}
-	return ret == 0 ? tell_both(file, 0, UINT64_MAX, result) : ret;
+	return ret == 0 ? tell_opened(file, session, result) : ret;
 }
 
 /* Those who wait to hear where its bytes are may be told, whatever has become of the change. */

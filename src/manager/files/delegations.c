@@ -215,16 +215,6 @@ void delegation_begin(struct fs *fs, const struct session *session, uint64_t dro
 		clear(fs, delegate);
 }
 
-static bool is_written_elsewhere(const struct file *file, uint64_t session)
-{
-	const struct hold *hold;
-
-	cds_list_for_each_entry (hold, &file->holds, node)
-		if (hold->session != session && (hold->access & W_OK))
-			return true;
-	return false;
-}
-
 static bool is_full(const struct fs *fs, const struct delegate *delegate)
 {
 	const struct delegate *other;
@@ -263,7 +253,7 @@ bool delegation_give(struct file *file, const struct session *session)
 		return true;
 	/* Somebody waits to change it: whoever is told now would have to be asked again. */
 	if (file->revoked_until > core_now(fs_core(fs)) ||
-	    is_written_elsewhere(file, session->number) || is_full(fs, delegate))
+	    file_is_written_elsewhere(file, session->number) || is_full(fs, delegate))
 		return false;
 	set_bit(file, delegate);
 	return true;

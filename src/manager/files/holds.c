@@ -61,7 +61,7 @@ static int add(struct file *file, uint64_t session, uint64_t handle, uint32_t ac
 	look(file, session);
 	if (handle == 0)
 		return error_fail(-EINVAL, "open a file: its handle is 0");
-	if (hold && (hold->file != file || hold->access != access))
+	if (hold && (hold->file != file || ((hold->access ^ access) & (R_OK | W_OK))))
 		return error_fail(-EINVAL, "open a file: its handle %llu is another one's",
 				  (unsigned long long)handle);
 	if (hold)
@@ -81,7 +81,17 @@ static int add(struct file *file, uint64_t session, uint64_t handle, uint32_t ac
 
 int hold_add(struct file *file, const struct session *session, uint64_t handle, uint32_t access)
 {
-	return add(file, session->number, handle, access & (R_OK | W_OK));
+	return add(file, session->number, handle, access & (R_OK | W_OK | FILE_KEEPS_PAGES));
+}
+
+bool file_is_written_elsewhere(const struct file *file, uint64_t session)
+{
+	const struct hold *hold;
+
+	cds_list_for_each_entry (hold, &file->holds, node)
+		if (hold->session != session && (hold->access & W_OK))
+			return true;
+	return false;
 }
 
 int hold_open(struct fs *fs, const struct who *who, const struct session *session,
@@ -100,7 +110,13 @@ int hold_open(struct fs *fs, const struct who *who, const struct session *sessio
 		return error_fail(-EINVAL, "open inode %llu: it is neither file nor directory",
 				  (unsigned long long)ask->ino);
 	ret = check_access(who, inode, ask->access & (R_OK | W_OK));
-	return ret == 0 ? hold_add(*out, session, ask->handle, ask->access) : ret;
+	if (ret < 0)
+		return ret;
+	look(*out, session->number);
+	return hold_add(*out, session, ask->handle,
+			file_is_written_elsewhere(*out, session->number)
+				? ask->access & ~FILE_KEEPS_PAGES
+				: ask->access);
 }
 
 static bool holds_to_write(const struct file *file, uint64_t session)

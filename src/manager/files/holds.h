@@ -23,6 +23,7 @@ uint64_t hold_append_until(const struct file *file, uint64_t session);
 int hold_claim(struct fs *fs, const struct session *session, const Afar__FileClaim *ask);
 /* The session does not use inodes by their number any more. */
 int hold_forget(struct fs *fs, const struct session *session, const Afar__FileForget *ask);
+bool file_is_written_elsewhere(const struct file *file, uint64_t session);
 
 /* ---- recalls.c */
 
@@ -35,6 +36,12 @@ void recall_keep(struct file *file, const struct session *session);
 bool recall_is_kept(const struct file *file, const struct session *session);
 /* Until when a change waits for others to give files up; asks them. */
 uint64_t recalls_wait(struct core *core, const struct event *event, const struct fs *fs);
+/* Until when a call waits for others to drop pages that they keep of what it is about; asks them. */
+uint64_t drops_wait_to_look(struct core *core, struct event *event, const struct fs *fs);
+uint64_t drops_wait_to_hold(struct core *core, struct event *event, const struct fs *fs);
+uint64_t drops_wait_to_change(struct core *core, struct event *event, struct fs *fs);
+/* Returns whether another session keeps pages of it. */
+bool file_has_kept_pages(const struct file *file, uint64_t session);
 /* Until when somebody waits who asks where a file's bytes are. */
 uint64_t recall_wait_for(struct core *core, const struct event *event, const struct fs *fs,
 			 uint64_t ino);

@@ -5,18 +5,29 @@
  * it has posted, forgets where the file's bytes are, and answers. Until the change is done, whoever
  * asks where they are waits.
  *
- * A session that does not answer makes the change fail with -EBUSY when its time is over. Nothing of a
+ * A session that runs and does not answer makes the change fail with -EBUSY when its time is over. One that was stopped, or is cut off, ends when its lease
+ * is over: the change waits for that, and for the servers to be fenced from it. Nothing of a
  * recall is stored or taken back: a session that was asked in vain asks anew, no more.
+ *
+ * Drops are less: mounts, whose kernels keep pages of an open file, drop those before another session opens it to write, and when that
+ * one has written and says so. And who has it open to write tells of what it has closed, before another one opens it that would keep pages. One that does
+ * not answer is waited for a second, and after that no more until it has answered.
  */
 #include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
 
+#include "base/log.h"
 #include "manager/calls/callers.h"
 #include "manager/calls/live.h"
 #include "manager/calls/outgoing.h"
 #include "manager/files/holds.h"
+#include "manager/files/names.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
+#include "rpc/delegation.h"
 
-static outgoing_answered answered;
+static outgoing_answered answered, dropped, closed, timed;
 
 /* How long a session may take to end what it has posted. Others who want the file wait no longer for
  * that either, however patient whoever makes it shorter is. */
@@ -51,6 +62,8 @@ static void set_asked(struct file *file, uint64_t session, const void *peer)
 			continue;
 		hold->asked = file->recall;
 		hold->asked_at = peer;
+		hold->asked_since = core_now(fs_core(file->fs));
+		hold->is_probed = false;
 	}
 }
 
@@ -109,6 +122,90 @@ static void set_recalled(struct file *file, uint64_t session)
 	cds_list_for_each_entry (hold, &file->holds, node)
 		if (hold->session == session)
 			hold->recalled = file->recall;
+}
+
+/* ---- Who answers nothing at all */
+
+#define PROBE_AFTER_NS UINT64_C(1000000000)
+#define PROBE_MS       3000U
+
+/* A client that runs answers this at once, whatever its programs do. One that was stopped loses its connection, so that its lease begins: it ends, and
+ * servers are fenced from it, unless it comes back. */
+static int probed(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
+{
+	const struct session *session = state_session(core->state, outgoing->session);
+	const struct live_session *live = session ? session->live : NULL;
+
+	if (is_done || event->status != -ETIMEDOUT || !live || live->peer != event->peer)
+		return 0;
+	log_info("session %llx of %s answers nothing: its connection is closed",
+		 (unsigned long long)session->number, session->client);
+	core->environment.close_peer(core->environment.context, live->peer);
+	return 0;
+}
+
+static Afar__Request *new_probe(const struct file *file)
+{
+	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
+	Afar__FileRevoke *revoke = MESSAGE_NEW(afar__file_revoke, Afar__FileRevoke);
+
+	if (!request || !revoke) {
+		free(request);
+		free(revoke);
+		return NULL;
+	}
+	/* Of no inode. */
+	revoke->fs = file->fs->number;
+	request->file_revoke = revoke;
+	request->call_case = AFAR__REQUEST__CALL_FILE_REVOKE;
+	return request;
+}
+
+static void probe(struct file *file, struct hold *hold, void *peer)
+{
+	struct outgoing *outgoing = outgoing_new_to(probed, peer);
+	Afar__Request *request = new_probe(file);
+
+	if (!outgoing || !request) {
+		if (outgoing)
+			outgoing_free(outgoing);
+		if (request)
+			afar__request__free_unpacked(request, NULL);
+		return;
+	}
+	hold->is_probed = true;
+	outgoing->session = hold->session;
+	core_call(fs_core(file->fs), peer, PROBE_MS, request, outgoing);
+}
+
+/* Looks after those that have not answered: until when at most that has to be done again. True in `awaits_end`: one of them is not connected, so that it
+ * comes back or ends. */
+static uint64_t probe_all(struct file *file, uint64_t caller, bool *awaits_end)
+{
+	struct core *core = fs_core(file->fs);
+	uint64_t until = CORE_NEVER, due;
+	struct hold *hold;
+
+	*awaits_end = false;
+	cds_list_for_each_entry (hold, &file->holds, node) {
+		const struct session *session = state_session(core->state, hold->session);
+		const struct live_session *live = session ? session->live : NULL;
+
+		if (hold->session == caller || hold->recalled == file->recall)
+			continue;
+		if (!live || !live->peer) {
+			*awaits_end = true;
+			continue;
+		}
+		due = hold->asked_since + PROBE_AFTER_NS;
+		if (hold->is_probed || !is_asked(file, hold, live->peer))
+			continue;
+		if (due <= core_now(core))
+			probe(file, hold, live->peer);
+		else
+			until = due < until ? due : until;
+	}
+	return until;
 }
 
 static int answered(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
@@ -200,6 +297,21 @@ static void begin_recall(struct core *core, const struct event *event, struct fi
 	file->recall_until = until < event->answer_by ? until : event->answer_by;
 }
 
+/* Until when it waits for those that were asked. What a session that is not connected has posted may land until servers are fenced from it: it is waited
+ * for as long as the caller waits. */
+static uint64_t wait_for_all(struct core *core, const struct event *event, struct file *file,
+			     uint64_t session)
+{
+	bool awaits_end;
+	uint64_t until = probe_all(file, session, &awaits_end);
+	uint64_t longer = core_now(core) + PROBE_AFTER_NS;
+
+	longer = longer < event->answer_by ? longer : event->answer_by;
+	if (awaits_end && file->recall_until < longer)
+		file->recall_until = longer;
+	return until < file->recall_until ? until : file->recall_until;
+}
+
 /* Until when the event waits for sessions to give an inode up. */
 static uint64_t recall_one(struct core *core, const struct event *event, struct file *file,
 			   uint64_t session)
@@ -212,7 +324,7 @@ static uint64_t recall_one(struct core *core, const struct event *event, struct 
 	}
 	if (!is_recaller(file, event))
 		begin_recall(core, event, file);
-	return ask_all(file, session) ? file->recall_until : 0;
+	return ask_all(file, session) ? wait_for_all(core, event, file, session) : 0;
 }
 
 uint64_t recalls_wait(struct core *core, const struct event *event, const struct fs *fs)
@@ -255,4 +367,268 @@ uint64_t recall_wait_for(struct core *core, const struct event *event, const str
 	if (!file || !is_recalled(file, core, event) || goes_on(file, event->session))
 		return 0;
 	return file->recall_until < event->answer_by ? file->recall_until : event->answer_by;
+}
+
+/* ---- Dropping pages */
+
+#define ASK_NS ((uint64_t)DELEGATION_KEPT_MS * 1000000U)
+/* A kernel tells its mount that a program has closed a file a moment after the program goes on. */
+#define CLOSE_NS UINT64_C(10000000)
+
+/* Returns whether others are asked about a hold. */
+static bool is_for(const struct hold *hold, unsigned what, uint64_t but)
+{
+	const uint32_t access = what == HOLD_DROPS ? FILE_KEEPS_PAGES : W_OK;
+
+	return hold->session != but && (hold->access & access);
+}
+
+bool file_has_kept_pages(const struct file *file, uint64_t session)
+{
+	const struct hold *hold;
+
+	cds_list_for_each_entry (hold, &file->holds, node)
+		if (is_for(hold, HOLD_DROPS, session))
+			return true;
+	return false;
+}
+
+static Afar__Request *new_ask(const struct file *file, unsigned what)
+{
+	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
+	Afar__FileRevoke *revoke = MESSAGE_NEW(afar__file_revoke, Afar__FileRevoke);
+
+	if (!request || !revoke) {
+		free(request);
+		free(revoke);
+		return NULL;
+	}
+	revoke->fs = file->fs->number;
+	revoke->ino = file->ino;
+	revoke->only_closes = what == HOLD_CLOSES;
+	revoke->only_times = what == HOLD_TIMES;
+	request->file_revoke = revoke;
+	request->call_case = AFAR__REQUEST__CALL_FILE_REVOKE;
+	return request;
+}
+
+/* Notes for all holds of a session what one of them is asked. */
+static void note_ask(struct file *file, uint64_t session, unsigned what, uint64_t number,
+		     const void *peer)
+{
+	const uint64_t now = core_now(fs_core(file->fs));
+	struct hold *hold;
+
+	cds_list_for_each_entry (hold, &file->holds, node) {
+		struct hold_ask *ask = &hold->asks[what];
+
+		if (hold->session != session)
+			continue;
+		if (ask->asked <= ask->answered)
+			ask->since = now;
+		ask->asked = number;
+		ask->asked_at = peer;
+	}
+}
+
+static outgoing_answered *const answers[] = {
+	[HOLD_DROPS] = dropped, [HOLD_CLOSES] = closed, [HOLD_TIMES] = timed};
+
+/* One question at a time, so that who does not answer has one in its queue. */
+static void ask_other(struct file *file, const struct hold *hold, unsigned what)
+{
+	struct core *core = fs_core(file->fs);
+	const struct session *session = state_session(core->state, hold->session);
+	void *peer = session && session->live ? session->live->peer : NULL;
+	const struct hold_ask *last = &hold->asks[what];
+	struct outgoing *outgoing;
+	Afar__Request *request;
+
+	if (last->asked > last->answered && (!peer || last->asked_at == peer))
+		return;
+	note_ask(file, hold->session, what, ++core->files->last_recall, NULL);
+	if (!peer)
+		return;
+	outgoing = outgoing_new_to(answers[what], peer);
+	request = new_ask(file, what);
+	if (!outgoing || !request) {
+		if (outgoing)
+			outgoing_free(outgoing);
+		if (request)
+			afar__request__free_unpacked(request, NULL);
+		return;
+	}
+	outgoing->session = hold->session;
+	outgoing->fs = file->fs->number;
+	outgoing->ino = file->ino;
+	outgoing->recall = last->asked;
+	note_ask(file, hold->session, what, last->asked, peer);
+	core_call(core, peer, DELEGATION_KEPT_MS, request, outgoing);
+}
+
+static int take_answer(struct core *core, const struct outgoing *outgoing, unsigned what,
+		       bool is_done)
+{
+	struct fs *fs = files_find(core, outgoing->fs);
+	struct file *file = fs ? file_cached(fs, outgoing->ino) : NULL;
+	struct hold *hold;
+
+	if (!file)
+		return 0;
+	cds_list_for_each_entry (hold, &file->holds, node) {
+		struct hold_ask *ask = &hold->asks[what];
+
+		if (hold->session != outgoing->session || ask->asked != outgoing->recall)
+			continue;
+		if (is_done)
+			ask->answered = outgoing->recall;
+		else
+			ask->asked_at = NULL;
+	}
+	return 0;
+}
+
+static int dropped(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
+{
+	(void)event;
+	return take_answer(core, outgoing, HOLD_DROPS, is_done);
+}
+
+static int closed(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
+{
+	(void)event;
+	return take_answer(core, outgoing, HOLD_CLOSES, is_done);
+}
+
+static int timed(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
+{
+	(void)event;
+	return take_answer(core, outgoing, HOLD_TIMES, is_done);
+}
+
+/* Until when an event waits for others that have an inode open. Who has not answered for a second is not waited for until it has. */
+static uint64_t ask_others(struct core *core, struct event *event, const struct fs *fs,
+			   uint64_t ino, unsigned what)
+{
+	struct file *file = file_cached(fs, ino);
+	const uint64_t now = core_now(core);
+	uint64_t until = 0, due;
+	struct hold *hold;
+
+	if (!file)
+		return 0;
+	cds_list_for_each_entry (hold, &file->holds, node) {
+		if (!is_for(hold, what, event->session))
+			continue;
+		if (event->drop == 0) {
+			event->drop = ++core->files->last_recall;
+			event->drop_until = now + ASK_NS;
+		}
+		if (hold->asks[what].answered > event->drop) {
+			due = what == HOLD_CLOSES ? event->drop_until - ASK_NS + CLOSE_NS : 0;
+			until = due > until ? due : until;
+			continue;
+		}
+		ask_other(file, hold, what);
+		due = hold->asks[what].since + ASK_NS;
+		due = due < event->drop_until ? due : event->drop_until;
+		until = due > until ? due : until;
+	}
+	return until > now ? until : 0;
+}
+
+/* Who opens a file to write has others drop its pages. Who would keep pages is let in beside a writer only if that one has not closed it by now. */
+static uint64_t ask_to_open(struct core *core, struct event *event, const struct fs *fs,
+			    uint64_t ino, uint32_t access)
+{
+	uint64_t until = 0, wait = 0;
+
+	if (access & FILE_KEEPS_PAGES)
+		until = ask_others(core, event, fs, ino, HOLD_CLOSES);
+	if (access & W_OK)
+		wait = ask_others(core, event, fs, ino, HOLD_DROPS);
+	return wait > until ? wait : until;
+}
+
+uint64_t drops_wait_to_look(struct core *core, struct event *event, const struct fs *fs)
+{
+	const Afar__FilesLook *ask = event->request->files_look;
+	uint64_t until = 0, wait;
+
+	for (size_t i = 0; i < ask->n_operations; i++) {
+		if (ask->operations[i]->what_case != AFAR__FILE_LOOK__WHAT_STAT ||
+		    !ask->operations[i]->stat->asks_writers)
+			continue;
+		wait = ask_others(core, event, fs, ask->operations[i]->stat->ino, HOLD_TIMES);
+		until = wait > until ? wait : until;
+	}
+	return until;
+}
+
+uint64_t drops_wait_to_hold(struct core *core, struct event *event, const struct fs *fs)
+{
+	const Afar__FilesHold *ask = event->request->files_hold;
+	uint64_t until = 0, wait;
+
+	for (size_t i = 0; i < ask->n_operations; i++) {
+		const Afar__FileOpen *open = ask->operations[i]->open;
+
+		if (ask->operations[i]->what_case != AFAR__FILE_HOLD__WHAT_OPEN)
+			continue;
+		wait = ask_to_open(core, event, fs, open->ino, open->access);
+		until = wait > until ? wait : until;
+	}
+	return until;
+}
+
+/* What was written before a time is set must not be told after that. */
+static uint64_t ask_to_set(struct core *core, struct event *event, struct fs *fs,
+			   const Afar__FileSet *ask)
+{
+	uint64_t until = 0, wait = 0;
+
+	if (ask->mask & FILE_SET_SIZE)
+		until = ask_others(core, event, fs, ask->ino, HOLD_DROPS);
+	if (ask->mask & FILE_SET_MTIME)
+		wait = ask_others(core, event, fs, ask->ino, HOLD_TIMES);
+	return wait > until ? wait : until;
+}
+
+static uint64_t ask_to_change(struct core *core, struct event *event, struct fs *fs,
+			      const Afar__FileChange *ask)
+{
+	uint32_t type;
+	uint64_t ino;
+
+	switch (ask->what_case) {
+	case AFAR__FILE_CHANGE__WHAT_SYNC:
+		return ask->sync->drops_pages
+			       ? ask_others(core, event, fs, ask->sync->ino, HOLD_DROPS)
+			       : 0;
+	case AFAR__FILE_CHANGE__WHAT_SET:
+		return ask_to_set(core, event, fs, ask->set);
+	case AFAR__FILE_CHANGE__WHAT_PUNCH:
+		return ask_others(core, event, fs, ask->punch->ino, HOLD_DROPS);
+	case AFAR__FILE_CHANGE__WHAT_MAKE:
+		/* It may open what is there. */
+		if (ask->make->handle == 0 || ask->make->is_nameless ||
+		    check_name(ask->make->name) < 0 ||
+		    record_get_name(fs, ask->make->dir, ask->make->name, &ino, &type) < 0)
+			return 0;
+		return ask_to_open(core, event, fs, ino, ask->make->access);
+	default:
+		return 0;
+	}
+}
+
+uint64_t drops_wait_to_change(struct core *core, struct event *event, struct fs *fs)
+{
+	const Afar__FilesChange *ask = event->request->files_change;
+	uint64_t until = 0, wait;
+
+	for (size_t i = 0; i < ask->n_operations; i++) {
+		wait = ask_to_change(core, event, fs, ask->operations[i]);
+		until = wait > until ? wait : until;
+	}
+	return until;
 }

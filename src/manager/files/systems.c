@@ -6,11 +6,11 @@
 #include <afar/afar.h>
 
 #include "manager/calls/live.h"
-#include "manager/jobs/quota.h"
 #include "manager/files/holds.h"
 #include "manager/files/pool.h"
 #include "manager/files/records.h"
 #include "manager/files/table.h"
+#include "manager/jobs/quota.h"
 
 #define ROOT_INO       1U
 #define ROOT_MODE      0755U

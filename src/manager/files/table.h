@@ -14,11 +14,13 @@
 #include "manager/files/files.h"
 
 #define FILE_SET_SIZE	 8U	/* FileSet.mask */
+#define FILE_SET_MTIME	 0xa0U	/* to a time, or to now */
 #define FILE_UNIT	 4096U	/* bytes */
 #define FILES_CACHED_MAX 65536U /* inodes that nobody has open */
 #define FILES_GROUPS_MAX 64U
 #define FILE_SIZE_MAX	 ((uint64_t)1 << 56)
-#define FS_EDITED_MAX	 8U /* inodes that one operation changes */
+#define FS_EDITED_MAX	 8U  /* inodes that one operation changes */
+#define FILE_KEEPS_PAGES 16U /* FileOpen.access */
 /* With an inode's number: the handle of a session that uses it by that number, and has not opened it. */
 #define FILE_USED (UINT64_C(1) << 63)
 
@@ -104,10 +106,22 @@ struct hold {
 	struct file *file;
 	uint64_t session;
 	uint64_t handle;
-	uint32_t access; /* R_OK, W_OK */
+	uint32_t access; /* R_OK, W_OK, FILE_KEEPS_PAGES */
 	/* The last recall that its session was asked for, over which connection, and has answered. */
-	uint64_t asked, recalled;
+	uint64_t asked, recalled, asked_since;
 	const void *asked_at;
+	bool is_probed; /* whether its session answers anything at all */
+	struct hold_ask {
+		/* The last question, and the last that was answered; since when it owes an answer, and over which connection. */
+		uint64_t asked, answered, since;
+		const void *asked_at;
+	} asks[3]; /* HOLD_… */
+};
+
+enum {
+	HOLD_DROPS,  /* pages that it keeps */
+	HOLD_CLOSES, /* it tells of what it has closed */
+	HOLD_TIMES,  /* and of writes */
 };
 
 /* Runs of the pool that were given back together. */

@@ -117,11 +117,14 @@ static uint64_t wait_for_claims(const struct core *core, const struct event *eve
 }
 
 /* Those that ask where bytes are wait while these are being taken away. */
-static uint64_t look_wait(struct core *core, const struct event *event)
+static uint64_t look_wait(struct core *core, struct event *event)
 {
 	const Afar__FilesLook *ask = event->request->files_look;
 	const struct fs *fs = files_find(core, ask->fs);
 	uint64_t until = fs && fs->nr_unclaimed != 0 ? wait_for_claims(core, event) : 0, wait;
+
+	wait = fs ? drops_wait_to_look(core, event, fs) : 0;
+	until = wait > until ? wait : until;
 
 	for (size_t i = 0; i < ask->n_operations && fs; i++) {
 		if (ask->operations[i]->what_case != AFAR__FILE_LOOK__WHAT_MAP)
@@ -148,8 +151,11 @@ static uint64_t hold_wait(struct core *core, struct event *event)
 
 	if (fs && fs->nr_unclaimed != 0 && !is_claim(ask))
 		return event->answer_by;
-	if (fs)
+	if (fs) {
 		until = delegations_wait_to_hold(core, event, fs);
+		wait = drops_wait_to_hold(core, event, fs);
+		until = wait > until ? wait : until;
+	}
 	for (size_t i = 0; i < ask->n_operations && fs; i++) {
 		if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_OPEN)
 			wait = recall_wait_for(core, event, fs, ask->operations[i]->open->ino);
@@ -164,7 +170,7 @@ static uint64_t hold_wait(struct core *core, struct event *event)
 	return until;
 }
 
-static uint64_t change_wait(struct core *core, const struct event *event)
+static uint64_t change_wait(struct core *core, struct event *event)
 {
 	const Afar__FilesChange *ask = event->request->files_change;
 	struct fs *fs = files_find(core, ask->fs);
@@ -180,6 +186,8 @@ static uint64_t change_wait(struct core *core, const struct event *event)
 	}
 	until = recalls_wait(core, event, fs);
 	wait = delegations_wait_to_change(event, fs);
+	until = wait > until ? wait : until;
+	wait = drops_wait_to_change(core, event, fs);
 	until = wait > until ? wait : until;
 	wait = wait_for_gone(event, fs, ask);
 	until = wait > until ? wait : until;

@@ -23,9 +23,10 @@ static int check_results(const Afar__FileResults *results, unsigned nr)
 	return 0;
 }
 
-static int call(struct afar_fs *fs, Afar__Request *request, unsigned nr, struct fs_answer *out)
+static int call_until(struct afar_fs *fs, uint64_t deadline, Afar__Request *request, unsigned nr,
+		      struct fs_answer *out)
 {
-	int ret = session_call_until(fs->ns->session, fs_deadline(fs), request, &out->frame);
+	int ret = session_call_until(fs->ns->session, deadline, request, &out->frame);
 
 	if (ret)
 		return ret;
@@ -41,13 +42,18 @@ static int call(struct afar_fs *fs, Afar__Request *request, unsigned nr, struct 
 	return 0;
 }
 
+static int call(struct afar_fs *fs, Afar__Request *request, unsigned nr, struct fs_answer *out)
+{
+	return call_until(fs, fs_deadline(fs), request, nr, out);
+}
+
 static const Afar__FileResults *results_of(const struct fs_answer *answer)
 {
 	return answer->frame->reply->file_results;
 }
 
-int fs_look(struct afar_fs *fs, const struct fs_who *who, Afar__FileLook **operations, unsigned nr,
-	    struct fs_answer *out)
+int fs_look_until(struct afar_fs *fs, uint64_t deadline, const struct fs_who *who,
+		  Afar__FileLook **operations, unsigned nr, struct fs_answer *out)
 {
 	Afar__FilesLook message = AFAR__FILES_LOOK__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
@@ -63,10 +69,16 @@ int fs_look(struct afar_fs *fs, const struct fs_who *who, Afar__FileLook **opera
 	message.wants_delegation = true;
 	message.dropped = known_take_dropped(&fs->known);
 	mark = known_mark(&fs->known);
-	ret = call(fs, &request, nr, out);
+	ret = call_until(fs, deadline, &request, nr, out);
 	if (ret == 0)
 		known_looked(fs, &mark, who, operations, results_of(out));
 	return ret;
+}
+
+int fs_look(struct afar_fs *fs, const struct fs_who *who, Afar__FileLook **operations, unsigned nr,
+	    struct fs_answer *out)
+{
+	return fs_look_until(fs, fs_deadline(fs), who, operations, nr, out);
 }
 
 /* Carries out operations of ours behind those of closings, whose results are taken off again. */

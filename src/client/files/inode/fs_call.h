@@ -34,6 +34,8 @@ struct fs_answer {
  * each result has a status that is 0 or negative. `who` may be NULL where it does not matter. */
 int fs_look(struct afar_fs *fs, const struct fs_who *who, Afar__FileLook **operations, unsigned nr,
 	    struct fs_answer *out);
+int fs_look_until(struct afar_fs *fs, uint64_t deadline, const struct fs_who *who,
+		  Afar__FileLook **operations, unsigned nr, struct fs_answer *out);
 int fs_hold(struct afar_fs *fs, const struct fs_who *who, Afar__FileHold **operations, unsigned nr,
 	    struct fs_answer *out);
 int fs_change(struct afar_fs *fs, const struct fs_who *who, Afar__FileChange **operations,

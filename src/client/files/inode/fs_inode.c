@@ -390,6 +390,8 @@ void inode_touch(struct file_inode *inode)
 	atomic_store_explicit(&inode->written_at, now.tv_sec * 1000000000LL + now.tv_nsec,
 			      memory_order_relaxed);
 	atomic_store_explicit(&inode->touched, INODE_UNTOLD, memory_order_release);
+	if (atomic_load_explicit(&inode->kept, memory_order_relaxed) == INODE_KEPT)
+		atomic_store(&inode->kept, INODE_KEPT_OLD);
 }
 
 /* Changes what the manager knows of writes, if the inode is open and that is `from`. */

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "client/base/abi.h"
+#include "client/files/inode/fs_drop.h"
 #include "client/files/inode/fs_known_table.h"
 #include "rpc/delegation.h"
 
@@ -71,10 +72,52 @@ static bool may_search(const struct fs_who *who, const struct afar_file_stat *di
 
 /* ---- Answering programs */
 
+static bool lasts(const struct fs_known *known, uint64_t ms)
+{
+	return known->number != 0 && now_ns() + ms * 1000000U - known->renewed_at <
+					     (uint64_t)DELEGATION_USED_MS * 1000000U;
+}
+
 static bool is_usable(const struct fs_known *known)
 {
-	return known->number != 0 &&
-	       now_ns() - known->renewed_at < (uint64_t)DELEGATION_USED_MS * 1000000U;
+	return lasts(known, 0);
+}
+
+bool known_lasts(struct fs_known *known, uint64_t ms)
+{
+	bool is_so;
+
+	pthread_mutex_lock(&known->lock);
+	is_so = lasts(known, ms);
+	pthread_mutex_unlock(&known->lock);
+	return is_so;
+}
+
+void known_wrote(struct fs_known *known, uint64_t ino, int64_t at)
+{
+	struct known_inode *inode;
+
+	pthread_mutex_lock(&known->lock);
+	inode = known_find(known, ino);
+	if (inode && inode->is_known && inode->stat.mtime < at)
+		inode->stat.mtime = at;
+	if (inode && inode->is_known && inode->stat.ctime < at)
+		inode->stat.ctime = at;
+	pthread_mutex_unlock(&known->lock);
+}
+
+/* Changes of our own make no difference: others cannot change it. */
+uint64_t known_since(struct fs_known *known, uint64_t ino)
+{
+	const struct known_inode *inode;
+	uint64_t since = 0;
+
+	pthread_mutex_lock(&known->lock);
+	inode = is_usable(known) ? known_find(known, ino) : NULL;
+	if (inode && inode->is_known)
+		since = inode->since;
+	pthread_mutex_unlock(&known->lock);
+	return since;
 }
 
 /* NULL: the manager has to be asked about it. */
@@ -280,6 +323,7 @@ void known_looked(struct afar_fs *fs, const struct known_mark *mark, const struc
 
 void known_revoke(struct afar_session *session, const Afar__FileRevoke *ask, struct rpc_call *call)
 {
+	struct afar_drop *drop = NULL;
 	struct afar_fs *fs;
 
 	pthread_mutex_lock(&session->lock);
@@ -292,8 +336,12 @@ void known_revoke(struct afar_session *session, const Afar__FileRevoke *ask, str
 		known->revoked[ask->ino % KNOWN_EVENTS] = ++known->nr_events;
 		known_forget(known, known_find(known, ask->ino));
 		pthread_mutex_unlock(&known->lock);
+		drop = drop_new(&fs->drops, ask->ino, call);
 		break;
 	}
 	pthread_mutex_unlock(&session->lock);
-	rpc_reply_status(call, 0, 0);
+	if (drop)
+		drop_tell(drop);
+	else
+		rpc_reply_status(call, 0, 0);
 }

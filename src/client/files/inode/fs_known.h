@@ -40,6 +40,7 @@ struct fs_known {
 	uint64_t revoked[KNOWN_EVENTS];	      /* when an inode of the bucket was dropped last */
 	uint64_t changed[KNOWN_EVENTS];	      /* when a change of ours ended last */
 	unsigned nr_blind;		      /* changes under way of inodes that we cannot name */
+	uint64_t nr_learned;		      /* inodes that became known */
 	size_t nr;			      /* inodes and names */
 	struct cds_list_head *inodes, *names; /* buckets; NULL: none yet */
 	/* Whom the manager has let ask: it may refuse to hear of others. */
@@ -62,6 +63,12 @@ void known_reset(struct fs_known *known);
 /* Looks a name up. Returns 0 or -ENOENT as the manager would; 1: it has to be asked. `out` has its size. */
 int known_lookup(struct afar_fs *fs, const struct fs_who *who, uint64_t dir, const char *name,
 		 struct afar_file_stat *out);
+/* Returns when it became known what is known of an inode, if that is delegated; else 0. Never the same again. */
+uint64_t known_since(struct fs_known *known, uint64_t ino);
+/* Returns whether what is delegated stays so for as many ms, if nobody has it dropped. */
+bool known_lasts(struct fs_known *known, uint64_t ms);
+/* Notes that the manager was told of a write of ours. */
+void known_wrote(struct fs_known *known, uint64_t ino, int64_t at);
 /* Describes an inode: 0 or 1. */
 int known_stat(struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out);
 /* Returns whether an inode is known to have no extended attributes. */

@@ -155,11 +155,14 @@ bool known_is_plain(const char *name)
 	return name[0] && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-static void set_attributes(struct known_inode *inode, const Afar__FileAttributes *attributes)
+static void set_attributes(struct fs_known *known, struct known_inode *inode,
+			   const Afar__FileAttributes *attributes)
 {
 	/* Larger numbers are newer, also if their answers come earlier. */
 	if (inode->is_known && inode->stat.change > attributes->change)
 		return;
+	if (!inode->is_known)
+		inode->since = ++known->nr_learned;
 	inode->stat.size = sizeof(inode->stat);
 	fs_give_attributes(attributes, &inode->stat);
 	inode->has_no_xattrs = attributes->has_no_xattrs;
@@ -171,7 +174,7 @@ void known_put_delegated(struct fs_known *known, const Afar__FileAttributes *att
 	struct known_inode *inode = known_get(known, attributes->ino);
 
 	if (inode)
-		set_attributes(inode, attributes);
+		set_attributes(known, inode, attributes);
 }
 
 void known_put_changed(struct fs_known *known, const Afar__FileAttributes *attributes)
@@ -183,7 +186,7 @@ void known_put_changed(struct fs_known *known, const Afar__FileAttributes *attri
 	if (attributes->nlink == 0 || fs_check_attributes(attributes))
 		known_forget(known, inode);
 	else
-		set_attributes(inode, attributes);
+		set_attributes(known, inode, attributes);
 }
 
 /* False: no memory. */

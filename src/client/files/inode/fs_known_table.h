@@ -15,6 +15,7 @@ struct known_inode {
 	uint64_t ino;
 	unsigned nr_changing; /* changes under way */
 	bool is_known;	      /* `stat` is: then it is delegated */
+	uint64_t since;	      /* it became known: a number of its own */
 	bool is_whole;	      /* all names of it are known: others are not there */
 	bool has_no_xattrs;   /* false: it may have some */
 	struct afar_file_stat stat;

@@ -12,7 +12,8 @@
 #include "client/files/fs.h"
 
 struct recall {
-	struct file_inode *inode;
+	struct file_inode *inode; /* NULL: closings are to be told */
+	struct afar_fs *fs;
 	struct rpc_call *call;
 };
 
@@ -50,7 +51,7 @@ static void *give_up(void *argument)
 	return NULL;
 }
 
-static int start(struct recall *recall)
+static int start(struct recall *recall, void *(*run)(void *argument))
 {
 	pthread_attr_t attributes;
 	sigset_t all, old;
@@ -61,7 +62,7 @@ static int start(struct recall *recall)
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	pthread_attr_init(&attributes);
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-	ret = pthread_create(&thread, &attributes, give_up, recall);
+	ret = pthread_create(&thread, &attributes, run, recall);
 	pthread_attr_destroy(&attributes);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return -ret;
@@ -107,8 +108,8 @@ void fs_recall(struct afar_session *session, const Afar__FileRecall *ask, struct
 	}
 	recall = malloc(sizeof(*recall));
 	if (recall)
-		*recall = (struct recall){inode, call};
-	ret = recall ? start(recall) : error_code(-ENOMEM);
+		*recall = (struct recall){inode, inode->fs, call};
+	ret = recall ? start(recall, give_up) : error_code(-ENOMEM);
 	if (ret == 0)
 		return;
 	free(recall);
@@ -116,4 +117,97 @@ void fs_recall(struct afar_session *session, const Afar__FileRecall *ask, struct
 	fs = inode->fs;
 	inode_put(inode);
 	end(fs);
+}
+
+/* ---- Closings */
+
+static void *tell_closings(void *argument)
+{
+	struct recall *recall = argument;
+
+	closings_flush(recall->fs);
+	rpc_reply_status(recall->call, 0, 0);
+	end(recall->fs);
+	free(recall);
+	return NULL;
+}
+
+void fs_tell_closings(struct afar_session *session, const Afar__FileRevoke *ask,
+		      struct rpc_call *call)
+{
+	struct recall *recall = NULL;
+	struct afar_fs *fs;
+
+	pthread_mutex_lock(&session->lock);
+	cds_list_for_each_entry (fs, &session->file_systems, node) {
+		if (fs->ns->number != ask->fs || !closings_are_pending(fs))
+			continue;
+		recall = malloc(sizeof(*recall));
+		if (!recall)
+			break;
+		*recall = (struct recall){.fs = fs, .call = call};
+		pthread_mutex_lock(&fs->lock);
+		fs->nr_recalls++;
+		pthread_mutex_unlock(&fs->lock);
+		break;
+	}
+	pthread_mutex_unlock(&session->lock);
+	if (recall && start(recall, tell_closings) == 0)
+		return;
+	if (recall)
+		end(recall->fs);
+	free(recall);
+	rpc_reply_status(call, 0, 0);
+}
+
+/* ---- Times */
+
+/* Nobody waits for the answer: what follows on the connection comes behind it. */
+static void tell_written(struct file_inode *inode)
+{
+	Afar__FileEnd message = AFAR__FILE_END__INIT;
+	Afar__FileHold operation = AFAR__FILE_HOLD__INIT, *operations = &operation;
+	Afar__FilesHold hold = AFAR__FILES_HOLD__INIT;
+	Afar__Request request = AFAR__REQUEST__INIT;
+
+	if (!inode_untouch(inode->fs, inode->ino))
+		return;
+	message.ino = inode->ino;
+	pthread_mutex_lock(&inode->lock);
+	message.end = inode->end;
+	message.layout = inode->layout;
+	pthread_mutex_unlock(&inode->lock);
+	operation.what_case = AFAR__FILE_HOLD__WHAT_END;
+	operation.end = &message;
+	hold.fs = inode->fs->ns->number;
+	hold.operations = &operations;
+	hold.n_operations = 1;
+	request.call_case = AFAR__REQUEST__CALL_FILES_HOLD;
+	request.files_hold = &hold;
+	if (session_tell(inode->fs->ns->session, &request))
+		inode_touch_again(inode->fs, inode->ino);
+	else
+		known_wrote(&inode->fs->known, inode->ino, atomic_load(&inode->written_at));
+}
+
+void fs_tell_times(struct afar_session *session, const Afar__FileRevoke *ask, struct rpc_call *call)
+{
+	struct file_inode *inode = NULL;
+	struct afar_fs *fs;
+
+	pthread_mutex_lock(&session->lock);
+	cds_list_for_each_entry (fs, &session->file_systems, node) {
+		if (fs->ns->number != ask->fs)
+			continue;
+		inode = inode_find(fs, ask->ino);
+		break;
+	}
+	pthread_mutex_unlock(&session->lock);
+	if (inode) {
+		fs = inode->fs;
+		tell_written(inode);
+		inode_put(inode);
+		end(fs);
+	}
+	rpc_reply_status(call, 0, 0);
 }

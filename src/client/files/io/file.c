@@ -91,7 +91,7 @@ static int call_open(struct afar_file *file, struct fs_answer *answer)
 
 	message.ino = file->inode->ino;
 	message.handle = file->hold->handle;
-	message.access = file->access;
+	message.access = file->hold->access;
 	operation.what_case = AFAR__FILE_HOLD__WHAT_OPEN;
 	operation.open = &message;
 	ret = fs_hold_one(file->fs, &file->who, &operation, answer);
@@ -101,6 +101,25 @@ static int call_open(struct afar_file *file, struct fs_answer *answer)
 	return ret;
 }
 
+/* What it is opened for, as the manager is told. */
+static uint32_t hold_access(const struct afar_file *file)
+{
+	return file->access |
+	       (file->fs->drops.tell && !(file->flags & O_APPEND) ? FS_KEEPS_PAGES : 0);
+}
+
+/* Takes what others have it open for. */
+static void take_others(struct afar_file *file, const Afar__FileResult *result)
+{
+	enum inode_kept kept = INODE_NOT_KEPT;
+
+	if (result->writers == 2)
+		file->hold->access &= ~FS_KEEPS_PAGES;
+	/* As long as it is open to write, nobody else begins to keep pages. */
+	if (result->is_kept && file->access & W_OK)
+		atomic_compare_exchange_strong(&file->inode->kept, &kept, INODE_KEPT);
+}
+
 /* Takes what the manager has told of a file that is open there. `before`: as of inode_adopt(). */
 static int finish_open(struct afar_file *file, const Afar__FileResult *result, uint64_t before)
 {
@@ -108,6 +127,7 @@ static int finish_open(struct afar_file *file, const Afar__FileResult *result, u
 
 	if (ret)
 		return ret;
+	take_others(file, result);
 	file->is_directory = S_ISDIR(result->attributes->mode);
 	if (!(file->flags & O_TRUNC) || file->is_directory)
 		return 0;
@@ -129,7 +149,8 @@ int file_open(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, int fl
 	if (!file)
 		return -ENOMEM;
 	file->inode = inode_get(fs, ino);
-	file->hold = file->inode ? fs_hold_new(file->inode, fs_new_handle(fs), file->access) : NULL;
+	file->hold =
+		file->inode ? fs_hold_new(file->inode, fs_new_handle(fs), hold_access(file)) : NULL;
 	ret = file->hold ? call_open(file, &answer) : -ENOMEM;
 	if (ret)
 		goto out_discard;
@@ -275,7 +296,8 @@ PUBLIC_CALL_OF_CALLS(int, afar_file_create,
 	make.is_nameless = is_nameless;
 	make.is_linkable = is_nameless && !(flags & O_EXCL);
 	make.handle = fs_new_handle(fs);
-	make.access = access_of(flags) | (flags & O_TRUNC ? W_OK : 0);
+	make.access = access_of(flags) | (flags & O_TRUNC ? W_OK : 0) |
+		      (fs->drops.tell && !(flags & O_APPEND) ? FS_KEEPS_PAGES : 0);
 	/* Most files are written at once, and small. */
 	make.bytes = make.access & W_OK ? FILE_UNIT : 0;
 	make.goes_without = true;
@@ -302,8 +324,10 @@ PUBLIC_CALL_OF_CALLS(int, afar_file_create,
 static void touch_again(struct file_inode *inode, enum inode_touched touched)
 {
 	enum inode_touched untouched = INODE_UNTOUCHED;
+	enum inode_kept kept = INODE_KEPT;
 
 	atomic_compare_exchange_strong(&inode->touched, &untouched, touched);
+	atomic_compare_exchange_strong(&inode->kept, &kept, INODE_KEPT_OLD);
 }
 
 /* Fills in what commits the size and times. `close`: a handle to close with that; 0: none. Returns what the inode
@@ -322,6 +346,10 @@ static enum inode_touched fill_sync(struct file_inode *inode, uint64_t close, bo
 	message->is_written = touched == INODE_UNTOLD;
 	message->close = close;
 	message->is_trimmed = is_trimmed;
+	if (atomic_load(&inode->kept) == INODE_KEPT_OLD) {
+		atomic_store(&inode->kept, INODE_KEPT);
+		message->drops_pages = true;
+	}
 	afar__file_change__init(operation);
 	operation->what_case = AFAR__FILE_CHANGE__WHAT_SYNC;
 	operation->sync = message;
@@ -538,6 +566,7 @@ PUBLIC_CALL(int, afar_file_stat, (struct afar_file *file, struct afar_file_stat 
 	if (ret)
 		return ret;
 	stat.ino = file->inode->ino;
+	stat.asks_writers = true;
 	operation.what_case = AFAR__FILE_LOOK__WHAT_STAT;
 	operation.stat = &stat;
 	ret = fs_check_stat(out, false);
@@ -612,7 +641,8 @@ PUBLIC_CALL(int, afar_file_flush, (struct afar_file *file), (file))
 
 	if (ret)
 		return ret;
-	if ((file->access & W_OK) && atomic_load(&file->inode->touched) == INODE_UNTOLD)
+	if ((file->access & W_OK) && (atomic_load(&file->inode->touched) == INODE_UNTOLD ||
+				      atomic_load(&file->inode->kept) == INODE_KEPT_OLD))
 		ret = file_commit(file);
 	if (ret == 0 && file_take_loss(file, false))
 		ret = fail_lost(file);

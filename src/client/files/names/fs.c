@@ -208,6 +208,7 @@ static struct afar_fs *fs_new(struct afar_namespace *ns, const struct afar_fs_op
 	known_init(&fs->known);
 	used_init(&fs->used, options);
 	closings_init(&fs->closings);
+	drops_init(&fs->drops, options);
 	fs_work_init(&fs->work);
 	return fs;
 }
@@ -288,9 +289,14 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_open,
 		ret = ABI_TAKE(&options, given, afar_fs_options, retry_ms);
 	if (ret)
 		return ret;
-	if (!out || (options.flags & ~(AFAR_FS_READ_ONLY | AFAR_FS_COUNT_USES | AFAR_FS_SYNC_ALL)))
+	if (!out || (options.flags & ~(AFAR_FS_READ_ONLY | AFAR_FS_COUNT_USES | AFAR_FS_SYNC_ALL |
+				       AFAR_FS_KEEP_PAGES)))
 		return error_fail(-EINVAL,
 				  "open file system '%s': out is null, or flags are unknown", name);
+	if (!(options.flags & AFAR_FS_KEEP_PAGES) != !options.drop)
+		return error_fail(-EINVAL,
+				  "open file system '%s': AFAR_FS_KEEP_PAGES and drop go together",
+				  name);
 	ret = namespace_open(session, NAMESPACE_FILES, name, &ns);
 	if (ret)
 		return ret;
@@ -323,6 +329,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_close, (struct afar_fs *fs), (fs))
 	}
 	fs_leave_session(fs);
 	fs_await_recalls(fs);
+	drops_end(&fs->drops);
 	afar_namespace_close(fs->ns);
 	fs_destroy(fs);
 	handle_retire(fs);

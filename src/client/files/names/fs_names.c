@@ -187,25 +187,10 @@ PUBLIC_CALL(int, afar_fs_getattr,
 		return 0;
 	}
 	stat.ino = ino;
+	stat.asks_writers = true;
 	operation.what_case = AFAR__FILE_LOOK__WHAT_STAT;
 	operation.stat = &stat;
 	return look_for_stat(fs, NULL, &operation, out);
-}
-
-PUBLIC_CALL(int, afar_fs_is_quiet,
-	    (struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out), (fs, ino, out))
-{
-	int ret = fs_check_stat(out, false);
-
-	if (ret == 0)
-		ret = fs_enter(fs);
-	if (ret)
-		return ret;
-	ret = known_stat(fs, ino, out) == 0;
-	if (ret)
-		inode_add_writes(fs, out);
-	handle_unuse(&fs->handle);
-	return ret;
 }
 
 /* Copies bytes of a result out, as much as there is room for. Returns how many there are; -ERANGE if

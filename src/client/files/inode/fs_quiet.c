@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* For programs that keep what they have read of files, as a mount's kernel does: whether they may, and how long that is good. */
+#include <errno.h>
+
+#include "base/error.h"
+#include "client/base/call.h"
+#include "client/files/file.h"
+#include "client/files/inode/fs_call.h"
+
+#define LASTS_MS 250U
+
+uint64_t afar_fs_quiet_since(struct afar_fs *fs, uint64_t ino)
+{
+	uint64_t since;
+
+	if (fs_enter(fs))
+		return 0;
+	since = known_since(&fs->known, ino);
+	handle_unuse(&fs->handle);
+	return since;
+}
+
+PUBLIC_CALL(int, afar_file_may_keep, (const struct afar_file *file), (file))
+{
+	return handle_is(file, HANDLE_FILE) && file->hold->access & FS_KEEPS_PAGES;
+}
+
+/* Asks for an inode's attributes; with that comes the promise. */
+static int ask(struct afar_fs *fs, uint64_t ino, uint64_t deadline, struct afar_file_stat *out)
+{
+	Afar__FileStat stat = AFAR__FILE_STAT__INIT;
+	Afar__FileLook operation = AFAR__FILE_LOOK__INIT, *list = &operation;
+	struct fs_answer answer = {0};
+	int ret;
+
+	stat.ino = ino;
+	operation.what_case = AFAR__FILE_LOOK__WHAT_STAT;
+	operation.stat = &stat;
+	ret = fs_look_until(fs, deadline, NULL, &list, 1, &answer);
+	if (ret == 0)
+		ret = fs_result_fail(answer.results[0]);
+	if (ret == 0 && out)
+		ret = fs_give(answer.results[0], out);
+	fs_answer_free(&answer);
+	return ret;
+}
+
+PUBLIC_CALL(int, afar_fs_keep_quiet, (struct afar_fs *fs, uint64_t ino), (fs, ino))
+{
+	int ret = fs_enter(fs);
+
+	if (ret)
+		return ret;
+	if (!known_since(&fs->known, ino) || !known_lasts(&fs->known, LASTS_MS))
+		ret = ask(fs, ino, fs_deadline(fs), NULL);
+	handle_unuse(&fs->handle);
+	return ret;
+}
+
+PUBLIC_CALL(int, afar_file_stat_within,
+	    (struct afar_file *file, int timeout_ms, struct afar_file_stat *out),
+	    (file, timeout_ms, out))
+{
+	int ret = file_enter(file);
+
+	if (ret)
+		return ret;
+	ret = fs_check_stat(out, false);
+	if (ret == 0 && known_stat(file->fs, file->inode->ino, out))
+		ret = timeout_ms == 0
+			      ? error_code(-ETIMEDOUT)
+			      : ask(file->fs, file->inode->ino, clock_deadline_ms(timeout_ms), out);
+	if (ret == 0)
+		inode_add_writes(file->fs, out);
+	handle_unuse(&file->handle);
+	return ret;
+}

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Programs of two mounts of one file system, while a process is stopped.
+#   mount_silent.py read PID HERE THERE    that of the manager
+#   mount_silent.py resume PID HERE THERE  that of the mount of THERE
+#   mount_silent.py shrink PID HERE THERE  likewise
+import contextlib
+import mmap
+import os
+import signal
+import sys
+
+PAGE = 4096
+SIZE = 5 * PAGE + 1000
+
+
+@contextlib.contextmanager
+def stopped(pid):
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def read_all(file):
+    data = b""
+    while found := os.pread(file, PAGE, len(data)):
+        data += found
+    return data
+
+
+def read(pid, here, there):
+    """Pages that the kernel has, others, the last one, and what somebody overwrites meanwhile; again and again."""
+    with open(here, "wb") as file:
+        file.write(b"a" * SIZE)
+    cached, fresh = os.open(there, os.O_RDONLY), os.open(here, os.O_RDONLY)
+    writer = os.open(here, os.O_RDWR)
+    assert os.pread(cached, PAGE, 0) == b"a" * PAGE
+    with stopped(pid):
+        assert read_all(fresh) == read_all(cached) == b"a" * SIZE
+        for letter in b"b", b"c":
+            assert os.pwrite(writer, letter * PAGE, PAGE) == PAGE
+            for file in cached, fresh:
+                assert read_all(file) == b"a" * PAGE + letter * PAGE + b"a" * (SIZE - 2 * PAGE)
+    assert os.pwrite(writer, b"d" * PAGE, SIZE) == PAGE
+    for file in cached, fresh:
+        assert len(read_all(file)) == SIZE + PAGE, "the size of before stays"
+        os.close(file)
+    os.close(writer)
+
+
+def resume(pid, here, there):
+    """What its kernel has must not be shown when it goes on."""
+    file = os.open(here, os.O_RDWR)
+    assert os.pwrite(file, b"x" * PAGE, 0) == PAGE
+    os.close(file)
+    cached = os.open(there, os.O_RDONLY)
+    with mmap.mmap(cached, PAGE, mmap.MAP_SHARED, mmap.PROT_READ) as mapped:
+        assert os.pread(cached, PAGE, 0) == mapped[:] == b"x" * PAGE
+        with stopped(pid):
+            file = os.open(here, os.O_RDWR)
+            assert os.pwrite(file, b"y" * PAGE, 0) == PAGE
+            os.close(file)
+        assert os.pread(cached, PAGE, 0) == b"y" * PAGE
+        assert mapped[:] == b"y" * PAGE
+    os.close(cached)
+
+
+def shrink(pid, here, there):
+    """A program of the mount that is stopped has it open, and has written it."""
+    kept = os.open(there, os.O_RDWR | os.O_CREAT)
+    assert os.pwrite(kept, b"e" * SIZE, 0) == SIZE
+    os.fsync(kept)
+    file = os.open(here, os.O_RDWR)
+    with stopped(pid):
+        os.ftruncate(file, PAGE + 10)
+        assert os.pwrite(file, b"f" * PAGE, PAGE) == PAGE
+    wanted = b"e" * PAGE + b"f" * PAGE
+    assert read_all(file) == wanted
+    assert read_all(kept) == wanted, "who was stopped reads something else"
+    os.close(kept)
+    os.close(file)
+
+
+{"read": read, "resume": resume, "shrink": shrink}[sys.argv[1]](int(sys.argv[2]), *sys.argv[3:])
