@@ -40,8 +40,8 @@ struct core {
 	uint64_t lease_ns;
 	uint64_t claim_ns; /* to write a version: versions.c */
 
-	struct cds_list_head live_servers; /* struct live_server: servers.h */
-	struct cds_list_head connected;	   /* struct live_session: sessions.h */
+	struct cds_list_head live_servers; /* struct live_server: connections/live.h */
+	struct cds_list_head connected;	   /* struct live_session: connections/live.h */
 	struct cds_list_head leased;
 	struct cds_list_head ended; /* by the batch that runs */
 	struct cds_list_head jobs;  /* struct job: job.h */

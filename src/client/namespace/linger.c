@@ -3,7 +3,7 @@
  * Lingering regions: the program has closed them, but a server may still carry out a write of a
  * connection that has ended. The session keeps its reference to them until the servers have closed
  * those connections or have restarted. So their memory does not become another region's before.
- * region.c hands them over. This looks at them when a region is opened or closed, or a connection
+ * region_open.c hands them over. This looks at them when a region is opened or closed, or a connection
  * is made. So the code that ends a region is here, too.
  */
 #include "client/namespace/linger.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Targets: the things that operations read and write. A target is of a kind, and begins the public
- * struct of that kind; regions are the first. Queues, blocking calls, windows and attachments know
+ * struct of that kind. A volume is a region in a namespace of its own. Queues, blocking calls, windows and attachments know
  * only targets. A file's target is for queues alone, and is a part of the file (file_queue.c).
  *
  * A target reaches its bytes through its binding (binding.h), which is replaced when its layout
@@ -46,7 +46,7 @@ struct target_ops {
 	bool (*take_back)(struct afar_queue *queue, struct operation *operation);
 };
 
-/* Static, one for each kind of target: region.c, versions.c, verify.c and file_queue.c have them. */
+/* Static, one for each kind of target: namespace/region_open.c has that of regions, files/io/file_queue.c that of files. */
 struct target_kind {
 	const char *noun;   /* for error lines */
 	const char *called; /* by programs, if that is another word */

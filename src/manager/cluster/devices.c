@@ -18,14 +18,14 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "manager/calls/live.h"
 #include "manager/cluster/devices.h"
+#include "manager/connections/live.h"
 #include "manager/jobs/job.h"
 #include "manager/jobs/job_parts.h"
 #include "manager/regions/regions.h"
-#include "manager/servers/flash.h"
 #include "manager/servers/servers.h"
 #include "manager/servers/store_joins.h"
+#include "manager/servers/stores.h"
 
 #define OPEN_MS \
 	60000U /* that opening may take: another may still have the device, or it recovers */

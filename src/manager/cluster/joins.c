@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Servers that join: finds out which one it is, what memory it still has, and what is lost. Their
- * stores have a room of their own (flash.c). A
+ * stores have a room of their own (stores.c). A
  * server joins at every reconnection, and after a restart of its own or of the manager's. An
  * incarnation that we know goes on; another one has lost everything.
  */
@@ -15,10 +15,10 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "manager/calls/live.h"
-#include "manager/calls/outgoing.h"
 #include "manager/cluster/joins.h"
 #include "manager/cluster/removals.h"
+#include "manager/connections/live.h"
+#include "manager/connections/outgoing.h"
 #include "manager/members/terms.h"
 #include "manager/servers/servers.h"
 #include "manager/servers/store_joins.h"

@@ -21,12 +21,12 @@
 #include <afar/afar.h>
 
 #include "base/log.h"
-#include "manager/calls/live.h"
-#include "manager/calls/outgoing.h"
 #include "manager/cluster/removals.h"
+#include "manager/connections/live.h"
+#include "manager/connections/outgoing.h"
 #include "manager/regions/info.h"
-#include "manager/servers/flash.h"
 #include "manager/servers/servers.h"
+#include "manager/servers/stores.h"
 #include "manager/space/trims.h"
 
 /* ---- What is lost with it */

@@ -20,7 +20,7 @@
 
 #include <urcu/list.h>
 
-#include "manager/calls/keyring.h"
+#include "manager/connections/keyring.h"
 #include "manager/metastore/metastore.h"
 #include "rpc/afar.pb-c.h"
 

@@ -6,13 +6,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "manager/calls/callers.h"
-#include "manager/calls/live.h"
-#include "manager/calls/losses.h"
-#include "manager/calls/rights.h"
 #include "manager/cluster/devices.h"
 #include "manager/cluster/joins.h"
 #include "manager/cluster/removals.h"
+#include "manager/connections/callers.h"
+#include "manager/connections/live.h"
+#include "manager/connections/losses.h"
+#include "manager/connections/rights.h"
 #include "manager/dispatch/records_check.h"
 #include "manager/dispatch/requests.h"
 #include "manager/files/files.h"

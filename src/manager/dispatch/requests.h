@@ -3,6 +3,10 @@
  * Deals with requests: they wait, are carried out in the batch, or are answered behind its commit
  * because they change nothing. A request that fails leaves nothing of what it did. Called by the
  * core.
+ *
+ * A new request is a message in rpc/afar.proto, a row of `operations` in requests.c, and a
+ * core_operation in the room of what it changes. A client asks for its feature first
+ * (rpc/manager_features.h), because older managers do not know it.
  */
 #ifndef MANAGER_REQUESTS_H
 #define MANAGER_REQUESTS_H

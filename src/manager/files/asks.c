@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Calls about files, seen from their operations alone; see asks.h. */
 #include "manager/files/asks.h"
-#include "manager/calls/rights.h"
+#include "manager/connections/rights.h"
 
 #include <unistd.h>
 

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "manager/calls/callers.h"
-#include "manager/calls/rights.h"
+#include "manager/connections/callers.h"
+#include "manager/connections/rights.h"
 #include "manager/files/asks.h"
 #include "manager/files/holds.h"
 #include "manager/files/names.h"

@@ -18,8 +18,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "manager/calls/live.h"
-#include "manager/calls/outgoing.h"
+#include "manager/connections/live.h"
+#include "manager/connections/outgoing.h"
 #include "manager/files/holds.h"
 #include "manager/files/names.h"
 #include "manager/files/records.h"

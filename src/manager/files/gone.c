@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "manager/calls/live.h"
-#include "manager/calls/outgoing.h"
+#include "manager/connections/live.h"
+#include "manager/connections/outgoing.h"
 #include "manager/files/holds.h"
 #include "manager/files/table.h"
 

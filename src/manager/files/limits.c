@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "manager/calls/rights.h"
+#include "manager/connections/rights.h"
 #include "manager/files/pool.h"
 #include "manager/files/table.h"
 

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "manager/calls/callers.h"
+#include "manager/connections/callers.h"
 #include "manager/files/holds.h"
 #include "manager/files/table.h"
 

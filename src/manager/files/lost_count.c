@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "manager/calls/losses.h"
+#include "manager/connections/losses.h"
 #include "manager/files/pool.h"
 #include "manager/files/records.h"
 #include "manager/files/table.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "manager/calls/live.h"
+#include "manager/connections/live.h"
 #include "manager/files/pool.h"
 #include "manager/files/records.h"
 #include "manager/files/table.h"

@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "manager/calls/callers.h"
-#include "manager/calls/live.h"
-#include "manager/calls/outgoing.h"
+#include "manager/connections/callers.h"
+#include "manager/connections/live.h"
+#include "manager/connections/outgoing.h"
 #include "manager/files/holds.h"
 #include "manager/files/names.h"
 #include "manager/files/records.h"

@@ -12,8 +12,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "manager/calls/live.h"
-#include "manager/calls/outgoing.h"
+#include "manager/connections/live.h"
+#include "manager/connections/outgoing.h"
 #include "manager/files/pool.h"
 #include "manager/files/table.h"
 

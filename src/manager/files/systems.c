@@ -5,7 +5,7 @@
 
 #include <afar/afar.h>
 
-#include "manager/calls/live.h"
+#include "manager/connections/live.h"
 #include "manager/files/holds.h"
 #include "manager/files/pool.h"
 #include "manager/files/records.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "manager/calls/live.h"
+#include "manager/connections/live.h"
 #include "manager/jobs/job.h"
 #include "manager/jobs/job_parts.h"
 #include "manager/jobs/job_private.h"

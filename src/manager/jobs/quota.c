@@ -5,8 +5,8 @@
  * a claim, which those behind it heed.
  */
 #include "manager/jobs/quota.h"
-#include "manager/calls/callers.h"
-#include "manager/calls/rights.h"
+#include "manager/connections/callers.h"
+#include "manager/connections/rights.h"
 #include "manager/jobs/job.h"
 
 #include <errno.h>

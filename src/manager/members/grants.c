@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "manager/calls/callers.h"
-#include "manager/calls/rights.h"
+#include "manager/connections/callers.h"
+#include "manager/connections/rights.h"
 #include "manager/members/grants.h"
 #include "manager/members/principals.h"
 #include "manager/members/sessions.h"

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "manager/calls/callers.h"
-#include "manager/calls/live.h"
+#include "manager/connections/callers.h"
+#include "manager/connections/live.h"
 #include "manager/members/principals.h"
 #include "manager/members/sessions.h"
 

@@ -12,7 +12,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "manager/calls/live.h"
+#include "manager/connections/live.h"
 #include "manager/members/sessions.h"
 #include "manager/space/references.h"
 #include "rpc/manager_features.h"

@@ -4,19 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "manager/space/access.h"
-#include "manager/calls/callers.h"
-#include "manager/calls/live.h"
-#include "manager/jobs/quota.h"
-#include "manager/calls/rights.h"
+#include "manager/connections/callers.h"
+#include "manager/connections/live.h"
+#include "manager/connections/rights.h"
 #include "manager/files/files.h"
+#include "manager/jobs/quota.h"
 #include "manager/members/principals.h"
 #include "manager/members/terms.h"
 #include "manager/regions/info.h"
 #include "manager/regions/versions.h"
 #include "manager/regions/volumes.h"
-#include "manager/servers/flash.h"
 #include "manager/servers/servers.h"
+#include "manager/servers/stores.h"
+#include "manager/space/access.h"
 #include "manager/space/references.h"
 
 /* Sets `*is_complete` to false when there was no memory. */

@@ -10,8 +10,8 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "manager/calls/callers.h"
-#include "manager/calls/rights.h"
+#include "manager/connections/callers.h"
+#include "manager/connections/rights.h"
 #include "manager/files/files.h"
 #include "manager/members/principals.h"
 #include "manager/regions/info.h"

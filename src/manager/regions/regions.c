@@ -8,16 +8,16 @@
 #include <afar/volume.h>
 
 #include "base/text.h"
-#include "manager/space/access.h"
-#include "manager/calls/rights.h"
+#include "manager/connections/rights.h"
 #include "manager/regions/info.h"
 #include "manager/regions/regions.h"
 #include "manager/regions/versions.h"
 #include "manager/regions/volumes.h"
-#include "manager/tables/placement.h"
+#include "manager/space/access.h"
 #include "manager/space/references.h"
 #include "manager/space/region_places.h"
 #include "manager/space/seal.h"
+#include "manager/tables/placement.h"
 
 /* ---- Words */
 

@@ -18,12 +18,12 @@
 #include <afar/afar.h>
 
 #include "base/log.h"
-#include "manager/calls/rights.h"
+#include "manager/connections/rights.h"
 #include "manager/regions/versions.h"
-#include "manager/tables/placement.h"
 #include "manager/space/references.h"
 #include "manager/space/region_places.h"
 #include "manager/space/trims.h"
+#include "manager/tables/placement.h"
 
 /* Beyond so many, units are larger than the namespace's stripe unit: each is in every layout. */
 #define UNITS_MAX 16384U

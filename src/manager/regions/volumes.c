@@ -8,14 +8,14 @@
 
 #include <afar/volume.h>
 
-#include "manager/calls/live.h"
-#include "manager/calls/rights.h"
+#include "manager/connections/live.h"
+#include "manager/connections/rights.h"
 #include "manager/members/principals.h"
 #include "manager/members/sessions.h"
 #include "manager/regions/regions.h"
 #include "manager/regions/volumes.h"
-#include "manager/tables/placement.h"
 #include "manager/space/region_places.h"
+#include "manager/tables/placement.h"
 
 /* ---- Who has it open */
 

@@ -13,12 +13,12 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "manager/calls/live.h"
-#include "manager/calls/outgoing.h"
+#include "manager/connections/live.h"
+#include "manager/connections/outgoing.h"
 #include "manager/jobs/job.h"
 #include "manager/jobs/job_parts.h"
-#include "manager/servers/flash.h"
 #include "manager/servers/orphans.h"
+#include "manager/servers/stores.h"
 
 #define ROUND_MAX  4096U  /* orphans that one call releases */
 #define REMOVAL_MS 30000U /* that a call may take for the removing alone */

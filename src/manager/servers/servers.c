@@ -12,14 +12,14 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "manager/calls/live.h"
-#include "manager/calls/outgoing.h"
+#include "manager/connections/live.h"
+#include "manager/connections/outgoing.h"
 #include "manager/files/files.h"
 #include "manager/jobs/job_parts.h"
 #include "manager/members/sessions.h"
 #include "manager/members/terms.h"
-#include "manager/servers/flash.h"
 #include "manager/servers/servers.h"
+#include "manager/servers/stores.h"
 #include "manager/space/trims.h"
 
 #define RELEASES_MAX ((size_t)1 << 14) /* extents released by one call */

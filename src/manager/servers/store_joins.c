@@ -14,13 +14,13 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "manager/calls/outgoing.h"
+#include "manager/connections/outgoing.h"
 #include "manager/members/terms.h"
-#include "manager/servers/flash.h"
 #include "manager/servers/servers.h"
 #include "manager/servers/store_joins.h"
-#include "manager/tables/placement.h"
+#include "manager/servers/stores.h"
 #include "manager/space/trims.h"
+#include "manager/tables/placement.h"
 
 #define PATH_MAX_BYTES 4095U
 #define EXTENTS_MAX    ((size_t)1 << 20) /* of one store */

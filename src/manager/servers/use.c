@@ -13,9 +13,9 @@
 
 #include "base/histogram.h"
 #include "base/text.h"
-#include "manager/calls/callers.h"
-#include "manager/calls/live.h"
-#include "manager/calls/outgoing.h"
+#include "manager/connections/callers.h"
+#include "manager/connections/live.h"
+#include "manager/connections/outgoing.h"
 #include "manager/members/sessions.h"
 #include "manager/servers/servers.h"
 #include "manager/servers/use.h"

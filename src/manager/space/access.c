@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manager/connections/live.h"
+#include "manager/connections/rights.h"
 #include "manager/space/access.h"
-#include "manager/calls/live.h"
-#include "manager/calls/rights.h"
 #include "manager/space/references.h"
 
 #define LIFETIME_S 60U

@@ -5,7 +5,7 @@
 
 #include <afar/afar.h>
 
-#include "manager/calls/rights.h"
+#include "manager/connections/rights.h"
 #include "manager/files/files.h"
 #include "manager/jobs/job.h"
 #include "manager/space/references.h"

@@ -5,10 +5,10 @@
 
 #include <afar/afar.h>
 
-#include "manager/calls/live.h"
-#include "manager/tables/placement.h"
+#include "manager/connections/live.h"
 #include "manager/space/region_places.h"
 #include "manager/space/trims.h"
+#include "manager/tables/placement.h"
 
 /* False for sealed extents: only sealed regions go there. */
 static bool is_to_write(const struct extent *extent)

@@ -16,13 +16,13 @@
 
 #include <afar/afar.h>
 
-#include "manager/calls/live.h"
-#include "manager/jobs/quota.h"
-#include "manager/calls/rights.h"
+#include "manager/connections/live.h"
+#include "manager/connections/rights.h"
 #include "manager/jobs/job.h"
 #include "manager/jobs/job_parts.h"
-#include "manager/tables/placement.h"
+#include "manager/jobs/quota.h"
 #include "manager/space/reserve.h"
+#include "manager/tables/placement.h"
 
 struct reservation {
 	struct job job;

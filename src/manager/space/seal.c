@@ -19,15 +19,15 @@
 
 #include <afar/afar.h>
 
-#include "manager/calls/live.h"
-#include "manager/jobs/quota.h"
-#include "manager/calls/rights.h"
+#include "manager/connections/live.h"
+#include "manager/connections/rights.h"
 #include "manager/jobs/job.h"
 #include "manager/jobs/job_parts.h"
-#include "manager/tables/placement.h"
+#include "manager/jobs/quota.h"
 #include "manager/space/references.h"
 #include "manager/space/seal.h"
 #include "manager/space/seal_plan.h"
+#include "manager/tables/placement.h"
 
 #define ROUNDS_MAX	  4U		       /* of asking for memory: it may come in pieces */
 #define COPY_BYTES_PER_MS ((uint64_t)64 << 10) /* that a slow server copies   */

@@ -5,7 +5,7 @@
  * of the stripe unit, so that all bytes stay on their servers.
  */
 #include "manager/space/seal_plan.h"
-#include "manager/calls/live.h"
+#include "manager/connections/live.h"
 #include "manager/tables/placement.h"
 
 #include <errno.h>

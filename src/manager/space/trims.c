@@ -19,8 +19,8 @@
 
 #include <afar/afar.h>
 
-#include "manager/calls/live.h"
-#include "manager/calls/outgoing.h"
+#include "manager/connections/live.h"
+#include "manager/connections/outgoing.h"
 #include "manager/space/references.h"
 #include "manager/space/trims.h"
 

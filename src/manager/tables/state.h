@@ -11,7 +11,7 @@
  * server has been told of an extent that drains, and of a fence.
  *
  * State that lives as long as a connection is in `struct live_server` and `struct live_session`
- * (core.h), which `live` points to.
+ * (connections/live.h), which `live` points to.
  */
 #ifndef MANAGER_STATE_H
 #define MANAGER_STATE_H

@@ -15,8 +15,8 @@
 #include "lib/manager/manager_memory_store.h"
 #include "lib/manager/manager_servers.h"
 #include "manager/core_private.h"
-#include "manager/calls/live.h"
-#include "manager/calls/outgoing.h"
+#include "manager/connections/live.h"
+#include "manager/connections/outgoing.h"
 
 #define FIXTURE_SERVERS_MAX 6
 #define FIXTURE_LEASE_MS    1000

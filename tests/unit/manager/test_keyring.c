@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "manager/calls/keyring.h"
+#include "manager/connections/keyring.h"
 #include "manager/members/principals.h"
 #include "unit/group.h"
 

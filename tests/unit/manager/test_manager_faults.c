@@ -7,9 +7,9 @@
 #include <afar/afar.h>
 
 #include "lib/manager/manager_test.h"
-#include "manager/calls/callers.h"
+#include "manager/connections/callers.h"
 #include "manager/regions/namespaces.h"
-#include "manager/calls/rights.h"
+#include "manager/connections/rights.h"
 #include "unit/group.h"
 
 /* ---- Failing commits */

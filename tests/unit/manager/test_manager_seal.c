@@ -2,7 +2,7 @@
 /* Sealing as the manager does it: where regions go, who may, and who waits. Whatever ends in the middle leaves the
  * region as it was, or sealed, and no memory behind. */
 #include "lib/manager/manager_test.h"
-#include "manager/calls/live.h"
+#include "manager/connections/live.h"
 
 #include <string.h>
 

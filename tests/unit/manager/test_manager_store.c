@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "manager/calls/callers.h"
+#include "manager/connections/callers.h"
 #include "manager/stored.pb-c.h"
 #include "unit/group.h"
 

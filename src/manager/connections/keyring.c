@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The keyring: the files' keys in an array, all in one tree under a lock. */
-#include "manager/calls/keyring.h"
+#include "manager/connections/keyring.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>

@@ -3,7 +3,7 @@
 #ifndef MANAGER_OUTGOING_H
 #define MANAGER_OUTGOING_H
 
-#include "manager/calls/live.h"
+#include "manager/connections/live.h"
 #include "manager/core_private.h"
 
 /*

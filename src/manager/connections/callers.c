@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Callers, and what each may ask for; see callers.h. requests.c asks here, of each request. */
-#include "manager/calls/callers.h"
-#include "manager/calls/live.h"
+#include "manager/connections/callers.h"
+#include "manager/connections/live.h"
 
 #include <errno.h>
 #include <stdio.h>

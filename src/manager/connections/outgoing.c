@@ -7,8 +7,8 @@
 #include <afar/afar.h>
 
 #include "base/log.h"
-#include "manager/calls/live.h"
-#include "manager/calls/outgoing.h"
+#include "manager/connections/live.h"
+#include "manager/connections/outgoing.h"
 
 /* ---- Extents */
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "manager/calls/callers.h"
-#include "manager/servers/flash.h"
+#include "manager/connections/callers.h"
+#include "manager/servers/stores.h"
 #include "manager/space/trims.h"
 
 /* ---- Their servers go */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "manager/calls/losses.h"
+#include "manager/connections/losses.h"
 
 /* Finds where it is that is asked about. */
 int losses_home(const struct core *core, uint64_t server_number, uint64_t store_number,

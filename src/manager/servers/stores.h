@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Stores, as servers bring them to the manager. They join (store_joins.c), stay when their servers go, and are told of
- * (flash.c). Servers call here when they join and when they go (servers.c, joins.c).
+ * (stores.c). Servers call here when they join and when they go (servers.c, joins.c).
  */
-#ifndef MANAGER_FLASH_H
-#define MANAGER_FLASH_H
+#ifndef MANAGER_STORES_H
+#define MANAGER_STORES_H
 
 #include "manager/core_private.h"
 

@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "manager/calls/callers.h"
-#include "manager/calls/rights.h"
+#include "manager/connections/callers.h"
+#include "manager/connections/rights.h"
 
 static bool is_owner(const struct namespace *ns, const char *principal)
 {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "manager/calls/live.h"
+#include "manager/connections/live.h"
 
 #define CALL_TIMEOUT_MS	 30000U
 #define CALL_TIMEOUT_MAX 3600000U
