@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "lib/manager/manager_memory_store.h"
-#include "manager/core_private.h"
 #include "manager/connections/outgoing.h"
+#include "manager/core_private.h"
 #include "manager/members/principals.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

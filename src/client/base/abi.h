@@ -3,7 +3,7 @@
  * Structs that cross the ABI begin with their size and may grow at their end. These functions
  * convert between the struct of the release that a program was built against and ours
  * (include/afar/afar.h, "Sizes"). Such a struct is inside another one only as its last member, or by a
- * pointer, because members behind it would move: tests/grown has all of them grow, and sees to that.
+ * pointer, because members behind it would move. In tests/grown all of them grow.
  */
 #ifndef CLIENT_ABI_H
 #define CLIENT_ABI_H

@@ -56,7 +56,7 @@ enum inode_touched {
 
 #define FS_KEEPS_PAGES 16U /* FileOpen.access */
 
-/* Whether other sessions keep pages of an inode, which they drop when we say that it was written. */
+/* Other sessions may keep pages of an inode. They drop these when we say that it was written. */
 enum inode_kept {
 	INODE_NOT_KEPT,
 	INODE_KEPT,

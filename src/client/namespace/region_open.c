@@ -199,7 +199,7 @@ static int alloc_region(struct afar_namespace *ns, const char *name, uint64_t by
 	ret = open_from_reply(ns, &request, &region_kind, true, &region);
 	if (ret == 0 && out)
 		*out = region;
-	else if (ret == 0)
+	else if (region)
 		ret = afar_region_close(region);
 	return ret;
 }

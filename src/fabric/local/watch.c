@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a queue watches of an endpoint: its socket, by epoll; its rings, while it is warm; and whether it has
- * something to tell. Called by whatever changes an endpoint; queue.c polls.
+ * A queue watches an endpoint's socket, by epoll; its rings, while it is warm; and whether it has something to
+ * tell. Code that changes an endpoint calls here; queue.c polls.
  */
 #include <errno.h>
 #include <sys/epoll.h>

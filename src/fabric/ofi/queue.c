@@ -441,7 +441,7 @@ int ofi_eq_open(struct ofi_fabric *fabric, struct fid_eq **eq, int *fd)
 int ofi_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **out)
 {
 	struct ofi_queue *queue = calloc(1, sizeof(*queue));
-	int eq_fd;
+	int eq_fd = -1;
 	int ret;
 
 	if (!queue)

@@ -364,7 +364,7 @@ void do_getattr_to_read(fuse_req_t req, const struct fuse_file_info *info)
 		pages_drop_and_answer(mount, open->pages, req, &stat);
 }
 
-/* Returns how much of a request is inside the file. What is behind the end the library would have to ask the manager for. */
+/* Returns how much of a request is inside the file. The library would have to ask the manager for bytes behind the end. */
 static size_t size_to_read(struct mount *mount, struct open_file *open, size_t size, off_t offset)
 {
 	const uint64_t from = (uint64_t)offset;
@@ -431,8 +431,8 @@ struct writing {
 	bool is_dropping; /* setuid and setgid */
 };
 
-/* Returns whether the kernel may have cut a write here: where a request is full, within a page of the program's memory, and behind
- * the first page of the file if it did not know all of that. Then the rest comes at once. */
+/* Returns whether the kernel may have cut a write here. It cuts where a request is full, to within a page of the program's memory.
+ * It also cuts behind the first page of the file if it did not know all of that. Then the rest comes at once. */
 static bool may_be_cut(const struct open_file *open, const struct writing *writing)
 {
 	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from = writing->offset % page;

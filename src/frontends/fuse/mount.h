@@ -131,7 +131,7 @@ void do_fallocate(fuse_req_t req, fuse_ino_t node, int mode, off_t offset, off_t
 void do_lseek(fuse_req_t req, fuse_ino_t node, off_t offset, int whence,
 	      struct fuse_file_info *info);
 
-/* Whether the kernel has pages of what is read through it; and its request for attributes before a program reads. */
+/* Returns whether the kernel has pages of what is read through it. The second is its request for attributes before a program reads. */
 bool file_has_pages(const struct fuse_file_info *info);
 void do_getattr_to_read(fuse_req_t req, const struct fuse_file_info *info);
 /* The library's file of a request, inside of CALL(). NULL, and 0: it has none. */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See pages.h. Threads of their own tell the kernel, since its answer may wait for a page whose reader waits for us: several, so that a page of
- * a server that is away holds up no other file. One looks every 50 ms at the files that the kernel has pages of; it asks nobody, so that it never
- * waits for the manager. Another one has the manager promise again to ask before others write them. There are none until the first page.
+ * See pages.h. Threads of their own tell the kernel, since its answer may wait for a page whose reader waits for us. There are several, so
+ * that a page of a server that is away holds up no other file. One looks every 50 ms at the files that the kernel has pages of. It asks
+ * nobody, so that it never waits for the manager. Another one has the manager promise again to ask before others write them. The
+ * threads begin with the first page.
  *
- * How no old page is ever taken for a good one: each file has the number of the time in which all of its pages were read, undisturbed.
- * Who reads while that is another one makes it 0, before the kernel has the page. A new number is set before pages are dropped, and dropping
+ * No old page is ever taken for a good one. Each file has the number of the time in which all of its pages were read, undisturbed.
+ * A read in another time makes it 0, before the kernel has the page. A new number is set before pages are dropped, and dropping
  * waits for those that are being read. So a page from before that stays must have been noted.
  */
 #include "pages.h"
@@ -34,7 +35,7 @@
 #define END_S	     1
 #define MS_NS	     1000000
 
-/* What waits until the pages of a file are dropped: a request, or the manager. */
+/* A request, or the manager, waits until the pages of a file are dropped. */
 struct waiting {
 	struct waiting *next;
 	fuse_req_t req;
@@ -159,7 +160,7 @@ struct pages *pages_open(uint64_t ino)
 	return pages;
 }
 
-/* What is queued has a user. */
+/* Pages that are queued have a user. */
 static void put(struct pages *pages)
 {
 	if (--pages->nr_users != 0)
@@ -577,7 +578,7 @@ void pages_drop_and_answer(struct mount *mount, struct pages *pages, fuse_req_t 
 		answer(req, -ENOMEM);
 }
 
-/* What the kernel has no page of need not wait. */
+/* Nothing waits if the kernel has no page of it. */
 void pages_drop(void *mount, uint64_t ino, struct afar_drop *drop)
 {
 	const struct waiting waiting = {.drop = drop};

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the kernel has of files that are open: pages, and the attributes that it was told last. The kernel asks nobody about a page that it has, so we
+ * The kernel's pages of open files, and the attributes that it was told last. The kernel asks nobody about a page that it has. So we
  * have it drop pages before they could be older than what others have written:
  *
  *   - before a read of a program goes on, if others may have written since its pages were read. The kernel asks for attributes before it
  *     looks at pages, and that answer waits until they are dropped
  *   - when the manager asks, because somebody elsewhere opens the file to write, or has written and says so. He waits for that
- *   - every 50 ms while somebody elsewhere may write it, because nobody asks before a mapping is used. sendfile(2) and splice(2) on a handle
- *     that is open without pages use some, too; these are dropped as soon as they have been read
+ *   - every 50 ms while somebody elsewhere may write it, because nobody asks before a mapping is used
+ *   - as soon as they have been read, if sendfile(2) or splice(2) read them through a handle that is open without pages
  *
  * A page is good as long as nobody elsewhere could have written the file since before it was read: afar_fs_quiet_since().
  */
@@ -32,7 +32,7 @@ void pages_close(struct pages *pages);
 /* Around a request that leaves pages with the kernel; the second before it is answered. `since`: what the first returned. */
 uint64_t pages_begin(struct mount *mount, struct pages *pages);
 void pages_end_filling(struct mount *mount, struct pages *pages, uint64_t since);
-/* The same for a handle that is open without pages. */
+/* Ends it likewise for a handle that is open without pages. */
 void pages_end_passing(struct mount *mount, struct pages *pages, uint64_t since);
 
 /* Returns whether a program may read what the kernel has. */
@@ -43,7 +43,7 @@ void pages_drop_and_answer(struct mount *mount, struct pages *pages, fuse_req_t 
 /* For the library: afar_fs_drop. */
 void pages_drop(void *mount, uint64_t ino, struct afar_drop *drop);
 
-/* What the kernel was told of an inode last, for when the manager does not answer; if it is open. */
+/* Notes what the kernel was told of an inode last, if it is open: for when the manager does not answer. */
 void pages_note_attributes(const struct afar_file_stat *stat);
 /* The file has been written up to there. */
 void pages_note_end(struct pages *pages, uint64_t end);

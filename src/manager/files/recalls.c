@@ -5,13 +5,14 @@
  * it has posted, forgets where the file's bytes are, and answers. Until the change is done, whoever
  * asks where they are waits.
  *
- * A session that runs and does not answer makes the change fail with -EBUSY when its time is over. One that was stopped, or is cut off, ends when its lease
- * is over: the change waits for that, and for the servers to be fenced from it. Nothing of a
+ * A session that runs and does not answer makes the change fail with -EBUSY when its time is over. One
+ * that was stopped, or is cut off, ends when its lease is over. The change waits for that, and for the servers to be fenced from it. Nothing of a
  * recall is stored or taken back: a session that was asked in vain asks anew, no more.
  *
- * Drops are less: mounts, whose kernels keep pages of an open file, drop those before another session opens it to write, and when that
- * one has written and says so. And who has it open to write tells of what it has closed, before another one opens it that would keep pages. One that does
- * not answer is waited for a second, and after that no more until it has answered.
+ * Drops are less. The kernels of mounts keep pages of an open file. They drop these before another session
+ * opens it to write, and when that one has written and says so. A session that has it open to write tells of
+ * what it has closed before another one opens it that would keep pages. A session that does not answer is
+ * waited for a second, and after that no more until it has answered.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -154,7 +155,7 @@ static Afar__Request *new_probe(const struct file *file)
 		free(revoke);
 		return NULL;
 	}
-	/* Of no inode. */
+	/* It names no inode. */
 	revoke->fs = file->fs->number;
 	request->file_revoke = revoke;
 	request->call_case = AFAR__REQUEST__CALL_FILE_REVOKE;
@@ -297,8 +298,8 @@ static void begin_recall(struct core *core, const struct event *event, struct fi
 	file->recall_until = until < event->answer_by ? until : event->answer_by;
 }
 
-/* Until when it waits for those that were asked. What a session that is not connected has posted may land until servers are fenced from it: it is waited
- * for as long as the caller waits. */
+/* Returns until when it waits for those that were asked. Writes of a session that is not connected may land until servers are
+ * fenced from it. So it is waited for as long as the caller waits. */
 static uint64_t wait_for_all(struct core *core, const struct event *event, struct file *file,
 			     uint64_t session)
 {
@@ -506,7 +507,8 @@ static int timed(struct core *core, struct outgoing *outgoing, struct event *eve
 	return take_answer(core, outgoing, HOLD_TIMES, is_done);
 }
 
-/* Until when an event waits for others that have an inode open. Who has not answered for a second is not waited for until it has. */
+/* Returns until when an event waits for others that have an inode open. After a second without an answer, a session is not
+ * waited for until it has answered. */
 static uint64_t ask_others(struct core *core, struct event *event, const struct fs *fs,
 			   uint64_t ino, unsigned what)
 {
@@ -537,7 +539,8 @@ static uint64_t ask_others(struct core *core, struct event *event, const struct 
 	return until > now ? until : 0;
 }
 
-/* Who opens a file to write has others drop its pages. Who would keep pages is let in beside a writer only if that one has not closed it by now. */
+/* Opening a file to write has others drop its pages. A session that would keep pages is let in beside a writer only if that
+ * one has not closed it by now. */
 static uint64_t ask_to_open(struct core *core, struct event *event, const struct fs *fs,
 			    uint64_t ino, uint32_t access)
 {
@@ -581,7 +584,7 @@ uint64_t drops_wait_to_hold(struct core *core, struct event *event, const struct
 	return until;
 }
 
-/* What was written before a time is set must not be told after that. */
+/* Writes from before a time is set must not be told after that. */
 static uint64_t ask_to_set(struct core *core, struct event *event, struct fs *fs,
 			   const Afar__FileSet *ask)
 {

@@ -9,8 +9,8 @@
 
 #include <afar/afar.h>
 
-#include "manager/regions/namespaces.h"
 #include "manager/members/principals.h"
+#include "manager/regions/namespaces.h"
 
 struct fake_client client, other;
 uint64_t fs_number;

@@ -14,9 +14,9 @@
 #include "lib/base/bytes.h"
 #include "lib/manager/manager_memory_store.h"
 #include "lib/manager/manager_servers.h"
-#include "manager/core_private.h"
 #include "manager/connections/live.h"
 #include "manager/connections/outgoing.h"
+#include "manager/core_private.h"
 
 #define FIXTURE_SERVERS_MAX 6
 #define FIXTURE_LEASE_MS    1000

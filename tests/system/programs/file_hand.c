@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program that uses a file system by libafar, at the word of a test: a line on standard input is a call, a line on
- * standard output its answer, a number or a negative errno.
+ * A program that uses a file system by libafar, at the word of a test. A line on standard input is a call. A line on
+ * standard output is its answer, a number or a negative errno.
  *
  *	file_hand FS
  *

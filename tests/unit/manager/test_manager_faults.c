@@ -8,8 +8,8 @@
 
 #include "lib/manager/manager_test.h"
 #include "manager/connections/callers.h"
-#include "manager/regions/namespaces.h"
 #include "manager/connections/rights.h"
+#include "manager/regions/namespaces.h"
 #include "unit/group.h"
 
 /* ---- Failing commits */

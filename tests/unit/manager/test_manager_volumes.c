@@ -11,8 +11,8 @@
 
 #include <afar/afar.h>
 
-#include "manager/tables/placement.h"
 #include "manager/regions/volumes.h"
+#include "manager/tables/placement.h"
 #include "rpc/capability.h"
 #include "unit/group.h"
 

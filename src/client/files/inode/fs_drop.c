@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* See fs_drop.h. What the program is told of outlives the file system, because the program may answer late. */
+/* See fs_drop.h. Each drop that the program is told of outlives the file system, because the program may answer late. */
 #include "client/files/inode/fs_drop.h"
 
 #include <pthread.h>

@@ -13,7 +13,7 @@
 
 #include "rpc/rpc.h"
 
-/* Of a file system. A lock of fs_drop.c's guards it. */
+/* The drops of a file system. A lock of fs_drop.c's guards it. */
 struct fs_drops {
 	afar_fs_drop tell; /* NULL: the program keeps nothing */
 	void *argument;

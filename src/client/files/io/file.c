@@ -101,21 +101,21 @@ static int call_open(struct afar_file *file, struct fs_answer *answer)
 	return ret;
 }
 
-/* What it is opened for, as the manager is told. */
+/* Returns what the manager is told that the file is opened for. */
 static uint32_t hold_access(const struct afar_file *file)
 {
 	return file->access |
 	       (file->fs->drops.tell && !(file->flags & O_APPEND) ? FS_KEEPS_PAGES : 0);
 }
 
-/* Takes what others have it open for. */
+/* Notes what others have it open for. */
 static void take_others(struct afar_file *file, const Afar__FileResult *result)
 {
 	enum inode_kept kept = INODE_NOT_KEPT;
 
 	if (result->writers == 2)
 		file->hold->access &= ~FS_KEEPS_PAGES;
-	/* As long as it is open to write, nobody else begins to keep pages. */
+	/* Nobody else begins to keep pages as long as it is open to write. */
 	if (result->is_kept && file->access & W_OK)
 		atomic_compare_exchange_strong(&file->inode->kept, &kept, INODE_KEPT);
 }
