@@ -41,8 +41,9 @@
  * completions. 0: it does not wait. Negative: no limit. The session's own timeout bounds each question to the manager or a
  * server besides, and each operation. In options 0 stands for the default.
  *
- * Making: functions that make a namespace, a region, a volume, a file system or a file open it, too: the handle in `*out` is
- * the caller's to close. If `out` is NULL they only make it. Nothing is made if they fail, unless the outcome is unknown.
+ * Making: functions that make a namespace, a region, a volume, a file system or a file also open
+ * it. The handle in `*out` is the caller's to close. If `out` is NULL they only make it. Nothing is
+ * made if they fail, unless the outcome is unknown.
  *
  * Memory model: operations are not ordered among each other, except by AFAR_OP_AFTER. Overlapping
  * concurrent accesses tear at byte granularity. Every later operation on the same path sees a

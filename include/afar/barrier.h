@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Coordination of the processes of one program: they find each other, share out work and wait for
- * each other, by bytes in a region that all of them read and write one-sided. No server takes part.
+ * each other. They do so by bytes in a region that all of them read and write one-sided. No server
+ * takes part.
  *
  * The members of a barrier are numbered from 0, as ranks are. Member 0 coordinates: it begins each
  * phase, and hears from the others when they have finished it. The others are its workers. A
  * program may use a barrier in two ways, and mix them:
  *
- *  - As equals: every member calls afar_barrier_wait() at the end of each phase.
+ *  - Among equals: every member calls afar_barrier_wait() at the end of each phase.
  *  - Work assignment: member 0 calls afar_barrier_start(), with a piece of work for each, and
  *    afar_barrier_collect(). The others call afar_barrier_next(), work, and call
  *    afar_barrier_report().
  *
- * Any number of phases may follow. Nobody is ever in a phase that member 0 has not begun, and
- * member 0 begins none before every other member has reported the one before.
+ * Any number of phases may follow. Nobody is ever in a phase that member 0 has not begun. Member 0
+ * begins none before every other member has reported the one before.
  *
  * Waiting: nobody wakes a waiter, because no program is told of a one-sided write. A waiter reads
- * again and again: without a pause for options.spin_us, though it lets other threads have its core
- * if they need it; then with pauses of a quarter of the time it has waited, up to
+ * again and again. For options.spin_us it makes no pause, though it lets other threads have its
+ * core if they need it. Then its pauses are a quarter of the time it has waited, up to
  * options.pause_us_max. So a wait ends at most a quarter later than it could have, and never more
  * than pause_us_max later.
  *
@@ -29,18 +30,18 @@
  * it, which ends the others' waits with -ESHUTDOWN, and open another with the members that are
  * left. If member 0 dies, the others' waits end with -ETIMEDOUT. A new member 0 may then open the
  * barrier again at the same place, with others that do so too. A process that was given up must
- * have ended before another takes its number: its late report is not taken for the other's, but may
+ * have ended before another takes its number. Its late report is not taken for the other's, but may
  * wipe that out.
  *
- * Memory model: writes of a member before it reports a phase, and of the coordinator before it
- * begins one, are seen by the others in the phases after it, if they were visible on all paths by
- * then: flushed with AFAR_OP_FLUSH, or, with the transport tcp alone, complete. Functions of the
- * barrier flush their own writes.
+ * Memory model: in the phases after that, the others see what a member wrote before reporting a
+ * phase, and member 0 before beginning one. These writes must be visible on all paths by then:
+ * flushed with AFAR_OP_FLUSH, or, with the transport tcp alone, complete. Functions of the barrier
+ * flush their own writes.
  *
  * Threads: a barrier belongs to one thread at a time. afar.h has the rules for all functions.
  *
- * The coordination by one-byte fields, each written by one side while the other reads, is that of
- * RStore's applications, as is the first address at which programs meet (A. Trivedi, "End-to-End
+ * Coordination by one-byte fields, each written by one side while the other reads, is that of
+ * RStore's applications. So is the first address at which programs meet (A. Trivedi, "End-to-End
  * Considerations in the Unification of High-Performance I/O", ETH Zürich 2016, §6.3.1 and §6.5.1).
  */
 #ifndef AFAR_BARRIER_H
@@ -55,13 +56,12 @@ extern "C" {
 struct afar_barrier; /* one member's part in a barrier */
 
 /*
- * Opens the namespace's first region, at AFAR_FIRST_ADDRESS, or allocates it with `bytes`. Of any
- * number of programs that call this at once, exactly one allocates it, and the others open it, even
- * if it is freed meanwhile. `*is_first` (may be NULL) gets 1 in the one that has allocated it, and
- * 0 in the others. The region in `*out` is the caller's to close. Its content is undefined, in the
- * others too, because the first may not have written anything yet. A barrier can be opened in it
- * all the same. Blocks; bounded by the session's timeout. The namespace must have the memory
- * reserved.
+ * Opens the namespace's first region, at AFAR_FIRST_ADDRESS, or allocates it with `bytes`. However
+ * many programs call this at once, exactly one allocates it, and the others open it, even if it is
+ * freed meanwhile. `*is_first` (may be NULL) gets 1 in the one that has allocated it, and 0 in the
+ * others. The region in `*out` is the caller's to close. Its content is undefined, in the others
+ * too, because the first may not have written anything yet. A barrier can be opened in it all the
+ * same. Blocks; bounded by the session's timeout. The namespace must have the memory reserved.
  * Errors: -EINVAL (0 bytes, past 2^64), -ERANGE (the region is there and has fewer bytes than
  * `bytes`), -AFAR_ERESERVE (beyond the reservation), -AFAR_ELOST (a server that held it has
  * restarted: delete it), -ETIMEDOUT (until then it came and went). Trivedi, §6.3.1.
@@ -114,8 +114,8 @@ int afar_barrier_close(struct afar_barrier *barrier);
  * milliseconds (-1: no limit). Every member calls it. For member 0 it is afar_barrier_collect(),
  * then afar_barrier_start(); for the others afar_barrier_report(0), unless they have reported, then
  * afar_barrier_next(). Returns 0 when the next phase has begun. At member 0 it may return a count
- * instead: that many members have reported an error or closed the barrier, and the next phase has
- * not begun. Continue with afar_barrier_start(), or close.
+ * instead: so many members have reported an error or closed the barrier. The next phase has not
+ * begun then. Continue with afar_barrier_start(), or close.
  * Errors: those of the functions it consists of.
  */
 int afar_barrier_wait(struct afar_barrier *barrier, int timeout_ms);
@@ -127,16 +127,16 @@ int afar_barrier_wait(struct afar_barrier *barrier, int timeout_ms);
  * other member gets its own with afar_barrier_next(). NULL: they get the entries of the phase
  * before. The memory is the caller's again when this returns. Blocks for two writes.
  * Errors: -EINVAL (not member 0), -EBUSY (the phase before is not collected: somebody is in it),
- * and those of afar_region_pwrite(); after one of those it may be called again.
+ * and those of afar_region_pwrite(). After one of those it may be called again.
  */
 int afar_barrier_start(struct afar_barrier *barrier, const void *work);
 
 /*
  * Waits until every other member has reported the phase, for `timeout_ms` milliseconds (-1: no
  * limit). `statuses` (may be NULL) has room for nr_members entries. Each entry gets 0 (finished),
- * the negative code that the member has reported, -ESHUTDOWN (it closed the barrier before it
- * finished the phase), or -ETIMEDOUT (nothing was heard of it); entry 0 is 0. Returns how many are
- * neither 0 nor -ETIMEDOUT. May be called again, with the same outcome once all have reported.
+ * the negative code that the member reported, -ESHUTDOWN (it closed the barrier before it
+ * finished), or -ETIMEDOUT (nothing was heard). Entry 0 is 0. Returns how many are neither 0 nor
+ * -ETIMEDOUT. May be called again, with the same outcome once all have reported.
  * Errors: -ETIMEDOUT (not all have reported; `statuses` is filled in), -EINVAL (not member 0), and
  * those of afar_region_pread(), after which `statuses` is as it was.
  */
@@ -155,9 +155,9 @@ int afar_barrier_collect(struct afar_barrier *barrier, int *statuses, int timeou
 int afar_barrier_next(struct afar_barrier *barrier, void *work, int timeout_ms);
 
 /*
- * Tells member 0 that the caller has finished the phase (`status` 0), or that it could not (a
- * negative code: of Afar, of errno, or the program's own). The caller's writes should be visible
- * before. Call it once in each phase. Blocks for one write, two for an error.
+ * Tells member 0 that the caller has finished the phase (`status` 0), or could not (a negative
+ * code). The code is one of Afar, of errno, or the program's own. The caller's writes should be
+ * visible before. Call it once in each phase. Blocks for one write, two for an error.
  * Errors: -EINVAL (member 0; a positive status; reported before), and those of
  * afar_region_pwrite(); after one of those it may be called again.
  */

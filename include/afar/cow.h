@@ -10,12 +10,13 @@
  *
  * A region is divided into units: the namespace's stripe unit, or a multiple of it if the region has more than 16384.
  * The writer says which bytes it is about to write. The units of these get new memory; all other units are shared with the
- * versions before. So a new version costs memory and time for what changes in it. What the writer does not write of a unit
- * is copied into the new memory, one-sided, by the library.
+ * versions before. So a new version costs memory and time for what changes in it. The library
+ * copies the bytes that the writer leaves as they are into a unit's new memory, one-sided.
  *
- * A handle is at one version. It changes only when the program calls one of the functions here, and its version stays, also
- * if its program is stopped, until the handle is closed or taken to another version, or until its session has ended and
- * every server has closed the session's connections. The memory that no version needs any more goes back to the namespace.
+ * A handle is at one version. It changes only when the program calls one of the functions here. The
+ * version stays, also if the program is stopped, until the handle is closed or taken to another
+ * version. If the session ends, the version stays until every server has closed the session's
+ * connections. The memory that no version needs any more goes back to the namespace.
  *
  * Such regions are read like all others. They have no atomics, and are neither attached nor sealed: -EOPNOTSUPP.
  *
@@ -51,21 +52,25 @@ struct afar_range {
  *
  * The claim to write is the session's. If its program dies, the claim ends with the session's lease, and the region is as it
  * was. If it lives and does not use the version for 30 s (`afard --claim-ms`), the next one who begins a version has the claim. Reading and writing
- * are use, and so are beginning and preparing. What it has written is not published
- * then, and it may go on writing there: nobody else gets the memory of its version before it abandons that or closes the handle.
+ * are use, and so are beginning and preparing. The program's writes are not published then, and it
+ * may go on writing there. Nobody else gets the memory of its version before it abandons that or
+ * closes the handle.
  *
  * Errors: -EBUSY (somebody is writing a version, and the last error says who and since when; this handle has begun one), -EINVAL (the
  * region is not copy-on-write), -EACCES (no right to write), -ERANGE, -ENOSPC (the namespace has no free memory for the
  * ranges' units), -AFAR_EFREED, -AFAR_ELOST, -AFAR_ESERVER, -ETIMEDOUT, -ENOMEM. After each of them the handle has not begun,
- * unless a server does not answer, and may still carry out a write to the version: then it can only be abandoned.
+ * unless a server that does not answer may still carry out a write to the version. Then it can only
+ * be abandoned.
  */
 int afar_region_begin(struct afar_region *region, const struct afar_range *ranges,
 		      unsigned nr_ranges);
 
 /*
- * As afar_region_begin(), and waits up to `timeout_ms` milliseconds (-1: no limit) while somebody else is writing a version: until that one is published or
- * abandoned, its session has ended, or it has not been used for the time of a claim. Then it begins. -EBUSY after that time, and the
- * last error says who has begun one, since when, and when he used it last. Wait in short steps to be able to give it up.
+ * Does what afar_region_begin() does, but first waits up to `timeout_ms` milliseconds (-1: no
+ * limit) while somebody else is writing a version. The wait ends when that one is published or
+ * abandoned, its session ends, or it has not been used for the time of a claim. -EBUSY after
+ * `timeout_ms`, and the last error says who has begun one, since when, and when he used it last.
+ * Wait in short steps to be able to give it up.
  */
 int afar_region_begin_within(struct afar_region *region, const struct afar_range *ranges,
 			     unsigned nr_ranges, int timeout_ms);

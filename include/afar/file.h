@@ -27,10 +27,11 @@ int afar_file_open(struct afar_fs *fs, const struct afar_who *who, uint64_t ino,
 int afar_file_create(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *name,
 		     uint32_t mode, int flags, struct afar_file **out, struct afar_file_stat *stat);
 /*
- * Commits the size and times, and closes the handle: also if it fails, which it does when something
- * that was written is known to be lost. Does not make the data durable. Blocks for the manager. If a server
- * may still carry out a write whose connection has ended, it also asks that server, for a second at most; if that does not
- * answer, the handle is closed, and the manager has the file open until the write cannot land any more.
+ * Commits the size and times, and closes the handle, also if it fails. It fails when something that
+ * was written is known to be lost. Does not make the data durable. Blocks for the manager. If a
+ * server may still carry out a write whose connection has ended, it also asks that server, for a
+ * second at most. If that does not answer, the handle is closed, and the manager has the file open
+ * until the write cannot land any more.
  */
 int afar_file_close(struct afar_file *file);
 
@@ -42,18 +43,19 @@ int afar_file_close(struct afar_file *file);
  */
 int afar_file_close_later(struct afar_file *file);
 
-/* Has everybody see the size and times as they are after what was written through any handle of this
- * session, and fails as closing does, but leaves the handle open. They are committed later, at the
+/* Has everybody see the size and times as they are after all writes through handles of this
+ * session. Fails as closing does, but leaves the handle open. They are committed later, at the
  * latest when the last handle is closed. */
 int afar_file_flush(struct afar_file *file);
 
 uint64_t afar_file_ino(const struct afar_file *file);
 
 /*
- * Gives the file as a target of operations on queues (struct afar_op) of its session; the same one each time. It is the
- * file's: it ends with it, and afar_file_close() answers -EBUSY while operations are in flight. afar_queue_connect()
- * connects a queue to the file system's servers, once for all its files. It takes these operations; others, AFAR_OP_DRIVEN and
- * AFAR_OP_CHECKED answer -EOPNOTSUPP:
+ * Gives the file as a target of operations on queues (struct afar_op) of its session; the same one
+ * each time. It ends with the file, and afar_file_close() answers -EBUSY while operations are in
+ * flight. Call afar_queue_connect() to connect a queue to the file system's servers, once for all
+ * its files. The target takes these operations; others, AFAR_OP_DRIVEN and AFAR_OP_CHECKED answer
+ * -EOPNOTSUPP:
  *
  * AFAR_OP_READ    as afar_file_pread(). The result says how much: less than was asked at the end of the file.
  * AFAR_OP_WRITE   as afar_file_pwrite(), and makes the file longer if need be. With O_APPEND the offset does not
@@ -65,8 +67,8 @@ uint64_t afar_file_ino(const struct afar_file *file);
  * All others are carried out by threads of the file system, as many as 8 at once. So submitting never waits for
  * the manager. Such an operation takes as long as the blocking call may, also beyond the session's timeout;
  * afar_queue_cancel() ends it only before it has begun. Operations that failed with a server are tried again so, too.
- * After that, and after the file system has got more servers, call afar_queue_connect() again: until then
- * operations on servers that the queue has no connection to take a thread.
+ * After that, and after the file system has got more servers, call afar_queue_connect() again.
+ * Until then operations on servers that the queue has no connection to take a thread.
  *
  * A program must reap: whoever makes a file shorter or punches a hole waits until no operation on it has anything posted.
  * In the meantime new ones wait for that. If nobody reaps, that answers -EBUSY.
@@ -93,7 +95,8 @@ ssize_t afar_file_pwrite(struct afar_file *file, const void *data, size_t length
 #define AFAR_APPEND_MORE 0x1U /* more belongs to it, and follows at once */
 
 /* Writes at the end of the file, whatever flags that was opened with. After one with AFAR_APPEND_MORE no other session appends
- * before this one has done so again without it, for 100 ms at most, and 500 ms in all. `offset` becomes where it was written; may be NULL. */
+ * before this one has done so again without it. This lasts for 100 ms at most, and 500 ms in all.
+ * `offset` becomes where it was written; may be NULL. */
 ssize_t afar_file_append(struct afar_file *file, const void *data, size_t length, unsigned flags,
 			 uint64_t *offset);
 
@@ -113,9 +116,9 @@ ssize_t afar_file_writex(struct afar_file *file, const struct afar_file_vector *
 			 unsigned nr);
 
 /* On flash: all that had completed on the file survives the end of servers and of the manager, and
- * the loss of power; -AFAR_EUNSYNCED, once for each open file, if some of it may have been lost
- * before, whoever of this session wrote it. If it was closed, whoever opens it next and syncs hears that.
- * On dram: commits the size and times. */
+ * the loss of power. -AFAR_EUNSYNCED, once for each open file: some of it may have been lost
+ * before, whoever of this session wrote it. If it was closed, whoever opens it next and syncs hears
+ * that. On dram: commits the size and times. */
 int afar_file_sync(struct afar_file *file);
 /* Makes it shorter, or longer with zeros. Other sessions that have it open go on with what is left. -EBUSY: one
  * of them has operations in flight that it does not reap. One that was stopped, or is cut off, is waited for until its session has ended. */
@@ -125,7 +128,7 @@ int afar_file_truncate(struct afar_file *file, uint64_t bytes);
 #define AFAR_ALLOCATE_PUNCH	0x2U /* the range becomes a hole; with KEEP_SIZE */
 #define AFAR_ALLOCATE_ZERO	0x4U /* the range reads as zeros, and has room */
 
-/* As fallocate(2); but room behind the end goes back when the last one closes the file. */
+/* Like fallocate(2); but room behind the end goes back when the last one closes the file. */
 int afar_file_allocate(struct afar_file *file, unsigned flags, uint64_t offset, uint64_t length);
 /* The next byte at `offset` or behind that is in data (is_hole false) or in a hole (true). -ENXIO: there
  * is none. The end of a file counts as a hole. */
@@ -139,7 +142,7 @@ int64_t afar_file_seek(struct afar_file *file, uint64_t offset, bool is_hole);
 
 /*
  * A lock of a file, held at the manager: all sessions see it. Locks are advice: they keep nobody from reading and
- * writing. They are of two kinds, which know nothing of each other: of ranges of bytes, as fcntl(2) has them,
+ * writing. Two kinds know nothing of each other: locks of ranges of bytes, as fcntl(2) has them,
  * and of whole files, as flock(2) has them.
  *
  * A lock belongs to an owner, a number of the program's choice. Locks of one owner of a session never exclude each
@@ -160,8 +163,9 @@ struct afar_lock {
 /*
  * Locks or unlocks. While another owner's lock is in the way, waits for `timeout_ms` milliseconds (0: not at all, -1:
  * no limit); who came first is first. A shared range needs a file
- * that is open to read, an exclusive one a file that is open to write; a lock of the whole file any. A lock of the whole
- * file that changes its mode is given up first, as flock(2) says, also if the call fails then.
+ * that is open to read, an exclusive one a file that is open to write. A lock of the whole file
+ * takes any. One that changes its mode is given up first, as flock(2) says, also if the call fails
+ * then.
  *
  * Locks go when the file that they were taken through is closed. Those of a session that ends go when nothing that
  * it has written under them can land any more. A manager that restarts is told of them again.

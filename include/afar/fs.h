@@ -5,9 +5,10 @@
  * as a region's does.
  *
  * A file system is a namespace that holds one pool, out of which files get their bytes. So both share
- * their names, and rights on it are granted with afar_namespace_grant(): whoever may write there may
- * write every file's bytes, and may say that it is any user. Permissions of files keep users of
- * programs that ask honestly apart, as NFS does. docs/files.md says what this means.
+ * their names, and rights on it are granted with afar_namespace_grant(). A principal that may write
+ * there may write every file's bytes. Its key says as whom it may use files (afar_key_add_user()).
+ * Permissions of files keep users of programs that ask honestly apart, as NFS does. docs/files.md
+ * says what this means.
  *
  * Files and directories are known by their inode numbers, which are never used again. Names are 1 to
  * 255 bytes without '/' and NUL. All calls block, and any number of threads may make them.
@@ -72,15 +73,15 @@ struct afar_fs_limits {
 	uint64_t max_bytes, max_inodes;
 };
 
-/* Sets what a file system may have at most, both as in its policy; for its owner and operators. What it
- * has stays, also beyond that. Errors: -ENOENT, -EACCES, -EINVAL. */
+/* Sets what a file system may have at most, both as in its policy; for its owner and operators. It
+ * keeps what it has, also beyond that. Errors: -ENOENT, -EACCES, -EINVAL. */
 int afar_fs_set_limits(struct afar_session *session, const char *name,
 		       const struct afar_fs_limits *limits);
 
 /*
  * Gives whole extents of its pool back in which no file has anything, for its owner and operators; others may have it open. Waits for
- * what files have just given back to be zeroed. `*released`, which may be NULL: bytes. What stays free is in extents in which files
- * have something. Errors: -ENOENT, -EACCES.
+ * what files have just given back to be zeroed. `*released`, which may be NULL: bytes. Room that
+ * stays free is in extents in which files have something. Errors: -ENOENT, -EACCES.
  */
 int afar_fs_shrink(struct afar_session *session, const char *name, uint64_t *released);
 
@@ -153,16 +154,18 @@ struct afar_fs_options {
 int afar_fs_open(struct afar_session *session, const char *name,
 		 const struct afar_fs_options *options, struct afar_fs **out);
 /* For programs that keep inode numbers, as a kernel does, of a file system that is open with AFAR_FS_COUNT_USES. There
- * each call that finds or makes an inode by its name, and tells its attributes, is one more use of it: afar_fs_lookup(), afar_fs_make(), afar_fs_link() and
- * afar_file_create(); and so is afar_fs_use(). An inode that is in use stays when its last name goes, as one does
- * that is open: with its attributes (0 links) and its bytes, and it can be opened. afar_fs_forget() takes `nr` uses back. All end with the
- * file system's handle. Neither waits for anybody. Both return 0; -EINVAL: `fs` is null, or closed. */
+ * each call that finds or makes an inode by its name, and tells its attributes, is one more use of
+ * it. These are afar_fs_lookup(), afar_fs_make(), afar_fs_link() and afar_file_create(). So is
+ * afar_fs_use(). An inode in use stays when its last name goes, as an open one does, with its
+ * attributes (0 links) and its bytes. It can be opened. Call afar_fs_forget() to take `nr` uses
+ * back. All uses end with the file system's handle. Neither waits for anybody. Both return 0;
+ * -EINVAL: `fs` is null, or closed. */
 int afar_fs_use(struct afar_fs *fs, uint64_t ino);
 int afar_fs_forget(struct afar_fs *fs, uint64_t ino, uint64_t nr);
 /* Closes the handle. -EBUSY while files of it are open. */
 int afar_fs_close(struct afar_fs *fs);
-/* Returns a number that no other file system has, of this cluster or another: whoever opens one again by its name sees by that
- * whether it is the same. 0: `fs` is null. */
+/* Returns a number that no other file system has, of this cluster or another. It tells whether one
+ * that is opened again by its name is the same. 0: `fs` is null. */
 uint64_t afar_fs_identity(const struct afar_fs *fs);
 /* Describes the file system as it is now. */
 int afar_fs_stat(struct afar_fs *fs, struct afar_fs_stat *out);
@@ -188,20 +191,20 @@ struct afar_lost_file {
 
 typedef void (*afar_fs_say_lost)(void *argument, const struct afar_lost_file *file);
 
-/* For its owner and operators. Tells `say` of each name of each file that has lost bytes: reading them
- * answers -EIO, and so does writing there until the file has been made shorter than that, or a hole is
- * punched. Returns how many it told. Takes as long as afar_fs_check() if there are any. */
+/* For its owner and operators. Tells `say` of each name of each file that has lost bytes. Reading
+ * them answers -EIO. So does writing there, until the file has been made shorter than that, or a
+ * hole is punched. Returns how many it told. Takes as long as afar_fs_check() if there are any. */
 int64_t afar_fs_list_lost(struct afar_fs *fs, afar_fs_say_lost say, void *argument);
 
-/* On flash: all that this handle's files had written survives the end of servers, and the loss of power;
- * -AFAR_EUNSYNCED, once, if some of it may have been lost before. Sizes and times of files that are
- * open are not committed. On dram: nothing. */
+/* On flash: all that this handle's files had written survives the end of servers, and the loss of
+ * power. -AFAR_EUNSYNCED, once: some of it may have been lost before. Sizes and times of files that
+ * are open are not committed. On dram: nothing. */
 int afar_fs_sync(struct afar_fs *fs);
 
 /* ---- Names and inodes -------------------------------------------------------------------------- */
 
-/* Who asks: permissions are checked against it, and it owns what is made. NULL where one is asked for:
- * the process's own effective uid and gid, and its groups. uid 0 may do everything. */
+/* The user who asks: permissions are checked against it, and it owns what is made. NULL where one
+ * is asked for: the process's own effective uid and gid, and its groups. uid 0 may do all. */
 struct afar_who {
 	size_t size; /* sizeof(struct afar_who) */
 	uint32_t uid, gid;
@@ -211,21 +214,21 @@ struct afar_who {
 };
 
 /*
- * Makes a principal whose key is for one user: it may say that it is `who`, with these groups or fewer of
- * them, and nobody else. Otherwise as afar_key_add(), whose keys are for nobody without
+ * Makes a principal whose key is for one user. It may say that it is `who`, with these groups or
+ * fewer of them, and nobody else. Otherwise as afar_key_add(), whose keys are for nobody without
  * AFAR_KEY_ANY_UID: they use regions and volumes, but no files. Operators may say that they are
  * anybody.
  */
 int afar_key_add_user(struct afar_session *session, const char *name, const struct afar_who *who,
 		      char secret[AFAR_KEY_HEX_MAX]);
 
-/* Of an inode. Times are nanoseconds since 1970, of the manager's clock. */
+/* Attributes of an inode. Times are nanoseconds since 1970, of the manager's clock. */
 struct afar_file_stat {
 	size_t size; /* sizeof(struct afar_file_stat), set by the caller */
 	uint64_t ino;
 	uint64_t rdev;
 	uint64_t
-		bytes; /* its length. Of what others write: at least what they were told is written */
+		bytes; /* its length; counts at least the writes of others that they were told are done */
 	uint64_t allocated; /* bytes of the pool */
 	int64_t atime, mtime, ctime;
 	uint64_t change; /* grows with each change of the inode */
@@ -269,8 +272,8 @@ int afar_fs_setattr(struct afar_fs *fs, const struct afar_who *who, uint64_t ino
 		    const struct afar_file_stat *to, struct afar_file_stat *out);
 
 /* Makes what `mode` (as st_mode) says: S_IFREG (empty), S_IFDIR, S_IFLNK (to `target`), S_IFIFO,
- * S_IFSOCK, S_IFCHR and S_IFBLK (of `rdev`): devices are for uid 0 alone, but whiteouts (S_IFCHR, 0) for all. `target` is NULL for all but symbolic links. `out` may be
- * NULL. */
+ * S_IFSOCK, S_IFCHR and S_IFBLK (of `rdev`). Devices are for uid 0 alone, but whiteouts (S_IFCHR,
+ * 0) for all. `target` is NULL for all but symbolic links. `out` may be NULL. */
 int afar_fs_make(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *name,
 		 uint32_t mode, uint64_t rdev, const char *target, struct afar_file_stat *out);
 /* Removes a name that is no directory's. The file goes when its last name has gone, and nobody has it
@@ -290,7 +293,7 @@ int afar_fs_link(struct afar_fs *fs, const struct afar_who *who, uint64_t ino, u
 #define AFAR_RENAME_WHITEOUT \
 	0x4U /* a whiteout (S_IFCHR, rdev 0) takes the old name; not with EXCHANGE */
 
-/* Renames at once: nobody sees both names, or none. What had the new name goes. */
+/* Renames at once: nobody sees both names, or none. It replaces what had the new name. */
 int afar_fs_rename(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *name,
 		   uint64_t new_dir, const char *new_name, unsigned flags);
 /* Puts the target of a symbolic link into `out`, of `size` bytes, without a NUL. Returns its length. */

@@ -93,16 +93,16 @@ int afar_namespace_grant(struct afar_namespace *ns, const char *principal, unsig
 
 /*
  * Sets how much may be reserved for this namespace, instead of its policy's max_bytes; for its owner and
- * operators. What it has stays, also beyond that. `max_bytes` 0: as much as there is.
+ * operators. It keeps what it has, also beyond that. `max_bytes` 0: as much as there is.
  */
 int afar_namespace_limit(struct afar_namespace *ns, uint64_t max_bytes);
 
 /*
  * Gets at least `bytes` more of the servers' memory ready for this namespace, all or nothing.
- * Memory comes from the servers' warm pools, or is populated and registered now. That is slow, so
- * do it in advance.
- * When this returns 0, the memory is the namespace's, whatever becomes of the session. A caller that
- * dies before gets nothing: the manager gives back what servers have granted once the session ends.
+ * Memory comes from the servers' warm pools, or is populated and registered now. Reserve in
+ * advance, because populating is slow. When this returns 0, the memory is the namespace's, whatever
+ * becomes of the session. A caller that dies before gets nothing: the manager gives back what
+ * servers have granted once the session ends.
  * Errors: -EINVAL (0, or past 2^64; it is a volume or a file system, which have their own calls),
  * -ENOSPC (the servers do not have so much), -EDQUOT (the namespace, or its owner, may not have so much),
  * -AFAR_ENOSERVER, -ECANCELED.
@@ -120,15 +120,17 @@ int afar_namespace_reserve_cancel(struct afar_namespace *ns);
 
 /*
  * Gives up to `bytes` of reserved memory back, in whole extents that no region uses (UINT64_MAX:
- * all of them): those that were reserved last, if they make the sum, else the largest first. Returns 0, and in `*released`, which may be NULL, how many bytes were given back.
+ * all of them). Takes those that were reserved last, if they make the sum, else the largest first.
+ * Returns 0, and in `*released`, which may be NULL, how many bytes were given back.
  * Errors: -EINVAL (0).
  */
 int afar_namespace_release(struct afar_namespace *ns, uint64_t bytes, uint64_t *released);
 
 /*
  * Says that what the manager's older records lead to in a namespace, a volume or a file system may be read; for operators only. After
- * afar_manager_accept_older() everything that had bytes then answers -EBADMSG when it is opened. It is the caller's word that the bytes of files and regions
- * there may be others', which were given the same places since that copy: from then on they are read with status 0.
+ * afar_manager_accept_older() everything that had bytes then answers -EBADMSG when it is opened.
+ * The caller accepts that the bytes of files and regions there may be others', which were given the
+ * same places since that copy. From then on they are read with status 0.
  * Errors: -ENOENT, -EALREADY (it waits for nobody's word).
  */
 int afar_namespace_accept_older(struct afar_session *session, const char *name);

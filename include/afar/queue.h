@@ -18,10 +18,10 @@ enum afar_opcode {
 	AFAR_OP_READ = 1,  /* target → iov */
 	AFAR_OP_WRITE = 2, /* iov → target */
 	/*
-	 * Completes, with result 0, when all writes to the target that were submitted to the queue
-	 * before it have completed, and everybody sees them, over any path. -ECANCELED: one of
-	 * those writes failed and had not been reaped yet when the flush was submitted. Moves no
-	 * bytes: nr_iov and offset are 0. Waits for nothing else, unless it has AFAR_OP_AFTER, too.
+	 * Completes, with result 0, when all earlier writes of the queue to the target have
+	 * completed, and everybody sees them, over any path. -ECANCELED: one of those writes failed
+	 * and had not been reaped yet when the flush was submitted. Moves no bytes: nr_iov and
+	 * offset are 0. Waits for nothing else, unless it has AFAR_OP_AFTER, too.
 	 */
 	AFAR_OP_FLUSH = 3,
 	/* Atomics on the 64-bit word at `offset`, a multiple of 8, as in afar_region_fetch_add().
@@ -29,12 +29,11 @@ enum afar_opcode {
 	AFAR_OP_FETCH_ADD = 4,	  /* word += operand                        */
 	AFAR_OP_COMPARE_SWAP = 5, /* if word == compare then word = operand */
 	/*
-	 * A flush that also makes durable, on flash: all that had completed on the target when it
-	 * starts, by anybody, survives the end of servers and the loss of power when it completes.
-	 * It waits as a flush does. -AFAR_EUNSYNCED: writes that had completed since the target
-	 * was opened, or since its last sync, may be lost, because a server with a store of it
-	 * ended before they were synced. That is said once; the target stays usable, and nothing
-	 * is written again. In memory it is a flush.
+	 * A flush that also makes durable, on flash. When it completes, all that had completed on
+	 * the target when it started, by anybody, survives the end of servers and the loss of
+	 * power. It waits as a flush does. -AFAR_EUNSYNCED, once: writes that had completed since
+	 * the target was opened, or last synced, may be lost, because one of its stores' servers
+	 * ended. The target stays usable, and nothing is written again. In memory it is a flush.
 	 */
 	AFAR_OP_SYNC = 6,
 	/*
@@ -71,9 +70,10 @@ enum afar_opcode {
 
 /*
  * A flag of a read or write on flash: it is checked on the whole way between this memory and the device. The CRC32C
- * of each block of 4 KiB goes with the bytes. That of a write is made before afar_queue_submit() returns, compared when
- * the bytes have come, and kept with the block. That of a read is the one that is kept, and is compared when the bytes
- * are here. The memory must not change meanwhile, and that of a write must be readable, or the process gets a signal.
+ * of each block of 4 KiB goes with the bytes. A write's is made before afar_queue_submit() returns,
+ * compared when the bytes have come, and kept with the block. A read's is the one that is kept, and
+ * is compared when the bytes are here. The memory must not change meanwhile, and that of a write
+ * must be readable, or the process gets a signal.
  *
  * Offset and pieces of iov are whole blocks, in multiples of 4096; the last piece may end where the region does. Else
  * the submit fails with -EINVAL. -EOPNOTSUPP in memory. It completes with -EBADMSG if a block was changed on the way,
@@ -257,8 +257,9 @@ int afar_queue_cancel(struct afar_queue *queue, uint64_t user_data);
  * Says why an operation failed whose completion was reaped. From then on afar_last_error() has its
  * line: the request, the server and region, the remedy, and whether it may have been done. Returns the
  * completion's result if that is negative, else 0. The queue remembers as many failed operations as it
- * is deep, and forgets the oldest first. Of several with the same user_data and result it tells of the
- * last. The line of an operation that it has forgotten is that of afar_strerror(). Does not block.
+ * is deep, and forgets the oldest first. If several have the same user_data and result, it tells of
+ * the last. The line of an operation that it has forgotten is that of afar_strerror(). Does not
+ * block.
  * Errors: -EINVAL (`completion` is null).
  */
 int afar_queue_explain(struct afar_queue *queue, const struct afar_completion *completion);

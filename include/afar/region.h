@@ -26,7 +26,7 @@ struct afar_region; /* an allocated segment <address, length> of a namespace */
 #define AFAR_ALLOC_FIRST 0x1U /* at AFAR_FIRST_ADDRESS, or fail with -EADDRINUSE */
 /*
  * The servers' network cards carry out the region's atomics, one-sided, instead of their
- * processors. That holds for good. Only sessions over a transport with such atomics (verbs) can use
+ * processors. This never changes. Only sessions over a transport with such atomics (verbs) can use
  * them; all others get -EOPNOTSUPP. Reads and writes are as in any region.
  */
 #define AFAR_ALLOC_NIC_ATOMICS 0x2U
@@ -36,9 +36,10 @@ struct afar_region; /* an allocated segment <address, length> of a namespace */
  */
 #define AFAR_ALLOC_UNFINISHED 0x4U
 /*
- * As AFAR_ALLOC_UNFINISHED, and the manager frees the region if it is unfinished when the session that has made it
- * closes it or ends, however that is: a program that is killed leaves nothing half made. The memory returns to the
- * namespace when nobody else has the region open either.
+ * Like AFAR_ALLOC_UNFINISHED. Besides, the manager frees the region if it is unfinished when the
+ * session that has made it closes it or ends, however that is. So a program that is killed leaves
+ * nothing half made. The memory returns to the namespace when nobody else has the region open
+ * either.
  */
 #define AFAR_ALLOC_TEMPORARY 0x10U
 /*
@@ -63,7 +64,7 @@ struct afar_region_stat {
 	uint32_t is_sealed;	  /* nobody can write it any more */
 	uint32_t
 		is_unfinished; /* made with AFAR_ALLOC_UNFINISHED or _TEMPORARY, and not finished yet */
-	/* Of a region made with AFAR_ALLOC_COW; else 0: */
+	/* For a region made with AFAR_ALLOC_COW; else 0: */
 	uint64_t version;  /* the newest one; nr_references counts those who have this one open */
 	uint32_t nr_older; /* versions before it that somebody has open still */
 	uint32_t nr_older_references;	/* sessions that have one of those open, added up */
@@ -73,9 +74,9 @@ struct afar_region_stat {
 /*
  * Binds reserved memory to a new region of `bytes`: metadata only, one call to the manager. Its
  * content is undefined: zero where the memory is fresh; elsewhere the remains of earlier regions of
- * this same namespace. The region outlives the session, but for AFAR_ALLOC_TEMPORARY. A region made by `_alloc` is known by its
- * address alone, one made by `_create` also by a name (1 to AFAR_NAME_MAX bytes without control
- * characters). `out` may be NULL ("Making").
+ * this same namespace. The region outlives the session, but for AFAR_ALLOC_TEMPORARY. A region made
+ * by `_alloc` is known by its address alone. One made by `_create` is also known by a name (1 to
+ * AFAR_NAME_MAX bytes without control characters). `out` may be NULL ("Making").
  * Errors: -EINVAL (0 bytes, past 2^64, unknown flag, name), -AFAR_ERESERVE (beyond the
  * reservation), -EADDRINUSE (AFAR_ALLOC_FIRST), -EEXIST (name), -EOPNOTSUPP
  * (AFAR_ALLOC_NIC_ATOMICS: the session's transport to the servers has no atomics).
@@ -95,8 +96,8 @@ int afar_region_finish(struct afar_region *region);
 
 /*
  * Opens a region by name, or the one that begins at `address`: one call to the manager, for its
- * layout. afar_region_map(), afar_queue_connect(), or the first blocking read or write fetch the
- * keys of its extents and connect to its servers.
+ * layout. Later, afar_region_map(), afar_queue_connect(), or the first blocking read or write fetch
+ * the keys of its extents and connect to its servers.
  * Errors: -ENOENT, -AFAR_ELOST.
  */
 int afar_region_open(struct afar_namespace *ns, const char *name, struct afar_region **out);
@@ -107,10 +108,10 @@ int afar_region_open_at(struct afar_namespace *ns, uint64_t address, struct afar
  * flight.
  *
  * After a write with an unknown outcome, it asks the region's servers to close the old connection.
- * That may take a second if a server does not answer. Until the server has done so, the session
- * keeps its reference, because the server may still carry out that write: the memory of a freed
- * region must not become another's before. The session looks again when it next deals with regions,
- * and at its own end.
+ * This may take a second if a server does not answer. Until the server has done so, it may still
+ * carry out that write. So the session keeps its reference: the memory of a freed region must not
+ * become another's before. The session looks again when it next deals with regions, and at its own
+ * end.
  */
 int afar_region_close(struct afar_region *region);
 
@@ -151,7 +152,7 @@ int afar_region_list(struct afar_namespace *ns, uint64_t after, struct afar_regi
  * copies: afar_region(3).
  *
  * Connections are made at the first use. A server closes a session's connections when memory that
- * the session could reach becomes another's; a transfer that meets that is repeated over a new one.
+ * the session could reach becomes another's. A transfer that meets that is repeated over a new one.
  *
  * Errors: -ERANGE (past the end), -EINVAL (more than SSIZE_MAX, more than IOV_MAX pieces), -EACCES
  * (a write without AFAR_RIGHT_WRITE: nothing was moved), -EROFS (a write to a sealed region:
@@ -233,7 +234,7 @@ int afar_region_verify(struct afar_region *region, uint64_t offset, uint64_t len
  * without a call. All servers of the range must be on this machine and lend their memory (transport
  * local). `prot` is PROT_READ or PROT_READ | PROT_WRITE of <sys/mman.h>; a sealed region can be
  * attached for reading alone. `offset` is a multiple of the page, because whole pages are attached;
- * `length` need not be. docs/memory-model.md says what loads and stores of several processes
+ * `length` need not be. See docs/memory-model.md for what loads and stores of several processes
  * see.
  *
  * The whole range becomes inaccessible when the session ends, the region is sealed, or a server of

@@ -21,8 +21,8 @@ struct afar_server_stat {
 
 /*
  * Lists servers in order of their numbers. Puts up to `max` entries with a number above `after` (0: all) into `out`; the
- * caller has set the first entry's `size`. Returns how many; 0 at the end. Of more than 1000 servers it knows 1000, as
- * afar_session_status() does.
+ * caller has set the first entry's `size`. Returns how many; 0 at the end. If there are more than
+ * 1000 servers, it knows 1000, as afar_session_status() does.
  */
 int afar_server_list(struct afar_session *session, uint64_t after, struct afar_server_stat *out,
 		     unsigned max);
@@ -60,10 +60,11 @@ int afar_server_regions(struct afar_session *session, uint64_t server, uint64_t 
 			struct afar_server_region *out, unsigned max);
 
 /*
- * Takes a server that is down out of the cluster; for operators only. It is the caller's word that its machine is gone for
- * good, or that nobody needs what is on it: Afar takes no server for dead because it is silent. Regions with a part
- * on it are lost, and what waited for it is free: its extents, and what others hold for sessions that ended while it
- * could not be reached. If the process lives after all, it is not let in again; started anew, it joins as a new server.
+ * Takes a server that is down out of the cluster; for operators only. The caller vouches that its
+ * machine is gone for good, or that nobody needs what is on it. Afar takes no server for dead
+ * because it is silent. Regions with a part on it are lost. All that waited for it is free: its
+ * extents, and what others hold for sessions that ended while it could not be reached. If the
+ * process lives after all, it is not let in again; started anew, it joins as a new server.
  * Errors: -ENOENT, -EBUSY (it is connected).
  */
 int afar_server_remove(struct afar_session *session, uint64_t server);
@@ -80,10 +81,12 @@ int64_t afar_manager_check(struct afar_session *session, afar_manager_say say, v
 			   uint64_t *nr_records);
 
 /*
- * Says that the manager's records count, though servers or stores have seen later ones: an older copy of the manager's folder was put
- * back, and the newest is lost. For operators only. Until then these do not join, and afar_session_status() tells who they are (`newer`). From then on
- * they do, until the manager ends. It is the caller's word that what was made since that copy is given up. Sessions that are older than the manager's start
- * end. What had bytes at the time of the copy is not read before afar_namespace_accept_older().
+ * Says that the manager's records count, though servers or stores have seen later ones. Use it when
+ * an older copy of the manager's folder was put back, and the newest is lost. For operators only.
+ * Until then these do not join, and afar_session_status() tells who they are (`newer`). From then
+ * on they do, until the manager ends. It is the caller's word that what was made since that copy is
+ * given up. Sessions that are older than the manager's start end. Nothing that had bytes at the
+ * time of the copy is read before afar_namespace_accept_older().
  * Errors: -EALREADY (nobody has seen later ones).
  */
 int afar_manager_accept_older(struct afar_session *session);
@@ -96,7 +99,7 @@ int afar_manager_accept_older(struct afar_session *session);
 int afar_store_regions(struct afar_session *session, uint64_t store, uint64_t after,
 		       struct afar_server_region *out, unsigned max);
 
-/* What a namespace loses. */
+/* The kinds of a namespace's loss. */
 enum afar_loss_kind {
 	AFAR_LOSS_REGIONS, /* regions with a part there: all of each        */
 	AFAR_LOSS_VOLUME,  /* the volume: all of it                         */
@@ -126,10 +129,11 @@ int afar_store_losses(struct afar_session *session, uint64_t store, uint64_t max
 		      afar_loss_say say, void *argument);
 
 /*
- * Takes a store that is away out of the cluster; for operators only. The caller says that its device
- * is gone for good, or that nobody needs what is on it: Afar itself waits for a store for ever,
- * because its data outlives its servers. Regions with a part in it are lost. A device that comes
- * back after all is let in again, as a new store: what is on it is kept, and belongs to no region.
+ * Takes a store that is away out of the cluster; for operators only. The caller vouches that its
+ * device is gone for good, or that nobody needs what is on it. Afar itself waits for a store for
+ * ever, because its data outlives its servers. Regions with a part in it are lost. A device that
+ * comes back after all is let in again, as a new store. It keeps what is on it, and that belongs to
+ * no region.
  * Errors: -ENOENT, -EBUSY (a connected server has it open).
  */
 int afar_store_forget(struct afar_session *session, uint64_t store);
@@ -137,8 +141,8 @@ int afar_store_forget(struct afar_session *session, uint64_t store);
 /*
  * Frees the orphans of a store: extents that it has and the manager does not know. For operators
  * only. An orphan is left when a store was forgotten and comes back, or when the manager was restored
- * from an older copy. In that case it may be the data of regions which that copy does not have: it is
- * the caller's word that nobody needs it. afar_session_status() tells how many there are.
+ * from an older copy. In that case it may be the data of regions which that copy does not have. The
+ * caller vouches that nobody needs it. Their number is in afar_session_status().
  *
  * Blocks until they are removed from the device, durably. `*freed` (may be NULL) gets how many bytes
  * there are more for others; 0 if there was no orphan. After an error some may be freed; the rest is

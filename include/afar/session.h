@@ -34,9 +34,9 @@ struct afar_session_options {
 	 * transports that need registered memory. A registration is found again as long as nobody
 	 * frees the memory or maps it anew. 0: none; registered buffers are better. */
 	uint64_t registration_bytes;
-	/* Congestion control for sending over tcp: a name that the system knows; "system": the
-	 * system's default; "auto": that too, but cubic (or else reno) if the default is a bbr and
-	 * the server is on this machine. NULL: $AFAR_CONGESTION; if that is not set, "auto". */
+	/* Congestion control for sending over tcp: a name that the system knows, or "system", its
+	 * default. "auto" is that too, but cubic (or else reno) if the default is a bbr and the
+	 * server is on this machine. NULL: $AFAR_CONGESTION; if that is not set, "auto". */
 	const char *congestion;
 };
 
@@ -60,8 +60,8 @@ int afar_session_open(const char *uri, const struct afar_session_options *option
 int afar_session_close(struct afar_session *session);
 
 /*
- * Describes the cluster as the manager sees it, as one JSON object in `*json` (free() it): servers,
- * their capacity and use, their lanes and which of them this session takes ("is_chosen"),
+ * Describes the cluster as the manager sees it, as one JSON object in `*json` (free() it). It has
+ * servers, their capacity and use, their lanes and which of them this session takes ("is_chosen"),
  * namespaces, sessions. It is the text of `afar status --json`. Operators see all namespaces and
  * sessions, and the paths of the servers' devices; others see the namespaces they have rights on,
  * and their own sessions. "principal" is the session's own.
@@ -110,8 +110,9 @@ struct afar_session_stat {
  */
 int afar_session_stat(struct afar_session *session, struct afar_session_stat *out);
 
-/* Gives the URI by which another session of the same principal can be opened with the same manager, whatever the working directory and the
- * environment are then: with its address, and the key file's absolute name. It is the caller's, for free(). */
+/* Gives a URI with the manager's address and the key file's absolute name. It opens another session
+ * of the same principal, whatever the working directory and the environment are then. It is the
+ * caller's, for free(). */
 int afar_session_uri(struct afar_session *session, char **uri);
 
 /* ---- Keys: the cluster's principals ---------------------------------------------------------- */
@@ -130,7 +131,7 @@ struct afar_key_stat {
 	uint32_t flags;	      /* AFAR_KEY_… */
 	uint32_t nr_sessions; /* open ones; of a server's key: servers */
 	uint32_t uid;	      /* with AFAR_KEY_UID: for whom it may use files */
-	/* Of a client: what is reserved for all namespaces that it owns, and may be at most; 0: as
+	/* For a client: what is reserved for all namespaces that it owns, and may be at most; 0: as
 	 * much as there is. */
 	uint64_t reserved_bytes, max_bytes;
 };
@@ -162,9 +163,9 @@ int afar_key_list(struct afar_session *session, const char *after, struct afar_k
 int afar_key_revoke(struct afar_session *session, const char *name);
 
 /*
- * Sets how much may be reserved, in memory and on flash, for all namespaces, volumes and file systems
- * together that a client owns; for operators only. More is -EDQUOT, whoever asks for it. What they have
- * stays, also beyond that. `max_bytes` 0: as much as there is.
+ * Sets how much may be reserved, in memory and on flash, for a client's namespaces, volumes and
+ * file systems together; for operators only. More is -EDQUOT, whoever asks for it. They keep what
+ * they have, also beyond that. `max_bytes` 0: as much as there is.
  * Errors: -ENOENT, -EINVAL (it is an operator's or a server's key).
  */
 int afar_key_limit(struct afar_session *session, const char *name, uint64_t max_bytes);

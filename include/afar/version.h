@@ -2,8 +2,8 @@
 /*
  * Releases of Afar. A program that was built with the headers of one release runs with the library of any later one that
  * has the same soname. Before 1.0 that is libafar.so.0: functions are added, structs grow at their end (afar.h, "Sizes"),
- * and neither goes away. Each function has the version node of the release that first had it: the dynamic linker
- * refuses a program that needs a later library than there is.
+ * and neither goes away. Each function has the version node of the release that first had it. So
+ * the dynamic linker refuses a program that needs a later library than there is.
  */
 #ifndef AFAR_VERSION_H
 #define AFAR_VERSION_H
@@ -22,7 +22,8 @@ extern "C" {
 #define AFAR_VERSION_NUMBER(major, minor, patch) ((major)*1000000 + (minor)*1000 + (patch))
 #define AFAR_VERSION				 AFAR_VERSION_NUMBER(AFAR_VERSION_MAJOR, AFAR_VERSION_MINOR, AFAR_VERSION_PATCH)
 
-/* What these headers have, for #ifdef. Each is defined from the release on that had the thing first. */
+/* Features of these headers, for #ifdef. Each is defined from the release on that had the thing
+ * first. */
 #define AFAR_HAVE_BARRIER 1 /* afar/barrier.h */
 #define AFAR_HAVE_COW	  1 /* afar/cow.h */
 #define AFAR_HAVE_FILE	  1 /* afar/file.h */

@@ -65,10 +65,10 @@ int afar_volume_stat_by_name(struct afar_session *session, const char *name,
 			     struct afar_volume_stat *out);
 
 /*
- * Changes the size; for its owner and operators. A larger one reserves room first; those who have the
- * volume open go on, and see the new size when they open it anew or call afar_volume_stat(). A
- * smaller one drops what lies behind; nobody may have the volume open. If that is cut off, the bytes
- * behind the new size may be zeros already.
+ * Changes the size; for its owner and operators. A larger one reserves room first. Those who have
+ * the volume open go on, and see the new size when they open it anew or call afar_volume_stat(). A
+ * smaller one drops what lies behind; nobody may have the volume open. If that is cut off, the
+ * bytes behind the new size may be zeros already.
  * Errors: -ENOENT, -EINVAL (a size that is 0 or no multiple of AFAR_VOLUME_BLOCK), -ENOSPC,
  * -AFAR_ERESERVE (in more pieces than a volume can have: make a new one and copy), -EBUSY (a
  * smaller size, and somebody has it open: the sentence says who).
@@ -88,9 +88,9 @@ enum afar_volume_mode {
 };
 
 /*
- * If others have the volume open so that this is refused, their sessions end first, and nothing that
- * they have begun lands any more: for a holder that hangs, or whose machine is gone. They get
- * -AFAR_ESESSION.
+ * For a holder that hangs, or whose machine is gone. If others have the volume open so that this is
+ * refused, their sessions end first, with -AFAR_ESESSION. Nothing that they have begun lands any
+ * more.
  */
 #define AFAR_VOLUME_TAKE_OVER 0x1U
 
@@ -100,13 +100,13 @@ struct afar_volume_options {
 	uint32_t flags;
 	/*
 	 * On flash: while a server of the volume cannot be reached, calls wait for it up to so long,
-	 * and then go on; 0: they fail with -AFAR_ESERVER. If the volume is exclusive, what was
+	 * and then go on. 0: they fail with -AFAR_ESERVER. If the volume is exclusive, what was
 	 * written and not synced when the server ended is written again, before anything else. So a
 	 * disk outlives its server, and no sync fails for that.
 	 */
 	uint32_t retry_ms;
 	uint32_t reserved;
-	/* Of changes kept to be written again; when there are more, the library syncs. 0: 64 MiB. */
+	/* Bytes of changes kept to be written again; with more, the library syncs. 0: 64 MiB. */
 	uint64_t log_bytes;
 	/*
 	 * The number (afar_session_stat()) of a session of the same principal, whose place this one
@@ -116,10 +116,10 @@ struct afar_volume_options {
 	 */
 	uint64_t replaces;
 	/*
-	 * What the handle of a process that has died remembered of the volume: afar_volume_mark(). A
-	 * sync of this one then fails once with -AFAR_EUNSYNCED if a store has lost since what that one had
-	 * written, and not synced. And it is refused with -ESTALE if that volume is gone, also if another
-	 * one has its name now. NULL: none.
+	 * The mark, from afar_volume_mark(), of a handle whose process has died. A sync of the new
+	 * handle fails once with -AFAR_EUNSYNCED if a store has lost since what the old one had
+	 * written, and not synced. Opening is refused with -ESTALE if that volume is gone, also if
+	 * another one has its name now. NULL: none.
 	 */
 	const char *mark;
 };
@@ -159,7 +159,7 @@ ssize_t afar_volume_pwrite(struct afar_volume *volume, const void *data, size_t 
 /*
  * Have a range read as zeros; return 0. On flash whole blocks of AFAR_VOLUME_BLOCK take no room
  * afterwards. Trimming may leave the bytes of a block as they were if only a part of it is in the
- * range, and on dram it leaves all. `flags` and errors as above.
+ * range. On dram it leaves all. `flags` and errors as above.
  */
 int afar_volume_zero(struct afar_volume *volume, uint64_t offset, uint64_t length, unsigned flags);
 int afar_volume_trim(struct afar_volume *volume, uint64_t offset, uint64_t length, unsigned flags);
@@ -172,11 +172,11 @@ int afar_volume_trim(struct afar_volume *volume, uint64_t offset, uint64_t lengt
 int afar_volume_sync(struct afar_volume *volume);
 
 /*
- * Puts into `*out` what the handle remembers of the volume, as text, which the caller frees: for the
- * process that goes on should this one die (afar_volume_options.mark). It is another one after a good
- * sync for which a server had restarted, and when the volume has grown. One that was taken earlier
- * makes a later handle tell of a loss that has been told or mended; one that was taken after a failed
- * sync may hide one. -ENOMEM.
+ * Puts into `*out` what the handle remembers of the volume, as text, which the caller frees. It is
+ * for the process that goes on should this one die (afar_volume_options.mark). It is another one
+ * after a good sync for which a server had restarted, and when the volume has grown. One that was
+ * taken earlier makes a later handle tell of a loss that has been told or mended. One that was
+ * taken after a failed sync may hide a loss. -ENOMEM.
  */
 int afar_volume_mark(struct afar_volume *volume, char **out);
 
