@@ -10,7 +10,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "pages.h"
 #include "session.h"
 
 #define XATTR_BYTES_MAX 65536U /* the kernel's limit, of a value and of a list */
@@ -133,12 +132,10 @@ void do_setattr(fuse_req_t req, fuse_ino_t node, struct stat *to, int mask,
 	struct afar_file_stat stat = {.size = sizeof(stat)};
 	struct asker asker;
 	const struct afar_who *who = find_asker(req, &asker);
-	const int64_t ret =
-		CALL(mount, set_all(mount, who, ino_of(mount, node), ours, &values, info, &stat));
-
-	if (!ret)
-		pages_note_attributes(&stat);
-	answer_attributes(req, ret, &stat);
+	answer_attributes(
+		req,
+		CALL(mount, set_all(mount, who, ino_of(mount, node), ours, &values, info, &stat)),
+		&stat);
 }
 
 /* ---- Of the file system */

@@ -251,7 +251,6 @@ static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 		refuse(req, open, ret);
 		return;
 	}
-	pages_note_attributes(&stat);
 	fill_info(mount, open, info);
 	fill_entry(mount, &stat, &entry);
 	if (fuse_reply_create(req, &entry, info) == -ENOENT) {
@@ -345,7 +344,7 @@ static int64_t stat_to_read(struct mount *mount, struct open_file *open, struct 
 		return 0;
 	}
 	if (!ret) {
-		pages_note_attributes(out);
+		pages_note_to_read(open->pages, out);
 		pages_set_silent(mount, open->pages, false);
 	}
 	return ret;
@@ -388,17 +387,19 @@ void do_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
 	/* A read for the kernel's pages has no owner. */
 	const bool is_passing = open->is_direct && info->lock_owner == 0;
 	const bool is_filling = !open->is_direct || is_passing;
-	const uint64_t since = is_filling ? pages_begin(mount, open->pages) : 0;
+	struct filling filling;
 	int64_t length = -ENOMEM;
 
 	(void)node;
+	if (is_filling)
+		pages_begin(mount, open->pages, false, &filling);
 	size = size_to_read(mount, open, size, offset);
 	if (buffer)
 		length = size ? CALL(mount, read_file(mount, open, buffer, size, offset)) : 0;
 	if (is_passing)
-		pages_end_passing(mount, open->pages, since);
+		pages_end_passing(mount, open->pages, &filling);
 	else if (is_filling)
-		pages_end_filling(mount, open->pages, since);
+		pages_end_filling(mount, open->pages, &filling);
 	if (length < 0)
 		answer(req, length);
 	else
@@ -481,14 +482,18 @@ void do_write(fuse_req_t req, fuse_ino_t node, const char *data, size_t size, of
 	};
 	/* The kernel keeps what it writes. */
 	const bool is_filling = !open->is_direct && !info->writepage;
-	const uint64_t since = is_filling ? pages_begin(mount, open->pages) : 0;
+	struct filling filling;
 	int64_t length;
 
 	(void)node;
+	if (is_filling)
+		pages_begin(mount, open->pages, true, &filling);
 	open->is_written = true;
 	length = CALL(mount, write_file(mount, open, &writing));
 	if (is_filling)
-		pages_end_filling(mount, open->pages, since);
+		pages_end_writing(mount, open->pages, &filling);
+	else if (open->is_direct)
+		pages_passed_by(open->pages);
 	if (length > 0)
 		pages_note_end(open->pages, writing.offset + (uint64_t)length);
 	if (length < 0)

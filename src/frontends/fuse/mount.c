@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "pages.h"
 #include "say.h"
 
 #define SECTOR_BYTES 512
@@ -135,6 +136,7 @@ void fill_entry(const struct mount *mount, const struct afar_file_stat *stat,
 		.entry_timeout = mount->options->age_s,
 	};
 	fill_stat(stat, &out->attr);
+	pages_note_attributes(stat);
 }
 
 void answer_entry(fuse_req_t req, int64_t ret, const struct afar_file_stat *stat)
@@ -160,5 +162,6 @@ void answer_attributes(fuse_req_t req, int64_t ret, const struct afar_file_stat 
 		return;
 	}
 	fill_stat(stat, &attributes);
+	pages_note_attributes(stat);
 	fuse_reply_attr(req, &attributes, mount_of(req)->options->age_s);
 }

@@ -23,17 +23,18 @@
 #include "mount.h"
 #include "session.h"
 
-#define BUCKETS	     4096U
-#define DROPPERS_MAX 4U
-#define LOOK_MS	     50
-#define RENEW_MS     100
-#define ASK_AGAIN_MS 500U   /* about what others write */
-#define IDLE_MS	     60000U /* pages that nobody has asked for so long are let go */
-#define PATIENCE_MS  1000U  /* with a manager that does not answer */
-#define TRY_AGAIN_MS 100U
-#define TRY_MS	     2U
-#define END_S	     1
-#define MS_NS	     1000000
+#define BUCKETS	      4096U
+#define DROPPERS_MAX  4U
+#define LOOK_MS	      50
+#define RENEW_MS      100
+#define ASK_AGAIN_MS  500U   /* about what others write */
+#define IDLE_MS	      60000U /* pages that nobody has asked for so long are let go */
+#define PATIENCE_MS   1000U  /* with a manager that does not answer */
+#define TRY_AGAIN_MS  100U
+#define TRY_MS	      2U
+#define WRITE_LATE_MS 50 /* a write may come so long after its page was filled */
+#define END_S	      1
+#define MS_NS	      1000000
 
 /* A request, or the manager, waits until the pages of a file are dropped. */
 struct waiting {
@@ -53,6 +54,8 @@ struct pages {
 	uint64_t since;	  /* see above */
 	uint64_t used_at; /* ms, as the next */
 	uint64_t asked_at;
+	uint64_t dropped_at; /* by us, or by the kernel itself because the file was opened */
+	uint64_t nr_filled;  /* reads that left pages since then */
 	bool is_awaited; /* somebody was told what was known last, because the manager was silent */
 	bool is_told;
 	struct afar_file_stat last; /* that the kernel was told */
@@ -154,8 +157,10 @@ struct pages *pages_open(uint64_t ino)
 			cds_list_add(&pages->link, bucket_of(ino));
 		}
 	}
-	if (pages)
+	if (pages) {
 		pages->nr_users++;
+		pages->dropped_at = now_ms();
+	}
 	pthread_mutex_unlock(&mutex);
 	return pages;
 }
@@ -186,9 +191,21 @@ void pages_note_attributes(const struct afar_file_stat *stat)
 	pthread_mutex_lock(&mutex);
 	pages = find(stat->ino);
 	if (pages) {
+		if (pages->last.mtime != stat->mtime)
+			pages->dropped_at = now_ms();
 		pages->last = *stat;
 		pages->is_told = true;
 	}
+	pthread_mutex_unlock(&mutex);
+}
+
+void pages_note_to_read(struct pages *pages, struct afar_file_stat *stat)
+{
+	pthread_mutex_lock(&mutex);
+	if (pages->is_told)
+		stat->mtime = pages->last.mtime;
+	pages->last = *stat;
+	pages->is_told = true;
 	pthread_mutex_unlock(&mutex);
 }
 
@@ -254,6 +271,7 @@ static void drop(struct mount *mount, struct pages *pages)
 	pages->waiting = NULL;
 	pages->is_queued = false;
 	pages->is_dropping = true;
+	pages->nr_filled = 0;
 	set_present(pages, false);
 	pthread_mutex_unlock(&mutex);
 	since = quiet_since(mount, pages->ino);
@@ -265,6 +283,7 @@ static void drop(struct mount *mount, struct pages *pages)
 		fuse_lowlevel_notify_inval_inode(mount->fuse, node_of(mount, pages->ino), 0, 0);
 	pthread_mutex_lock(&mutex);
 	nr_in_kernel--;
+	pages->dropped_at = now_ms();
 	pages->is_dropping = false;
 	if (pages->is_queued)
 		cds_list_add_tail(&pages->queued, &queue);
@@ -501,40 +520,65 @@ void pages_set_silent(struct mount *mount, struct pages *pages, bool is)
 
 /* ---- Requests */
 
-uint64_t pages_begin(struct mount *mount, struct pages *pages)
+void pages_begin(struct mount *mount, struct pages *pages, bool is_write, struct filling *out)
+{
+	out->since = quiet_since(mount, pages->ino);
+	out->began_at = now_ms();
+	pthread_mutex_lock(&mutex);
+	begin(mount);
+	if (!pages->may_be_there && !pages->is_dropping)
+		pages->since = out->since;
+	if (!is_write)
+		pages->nr_filled++;
+	set_present(pages, true);
+	pages->used_at = out->began_at;
+	pthread_mutex_unlock(&mutex);
+}
+
+/* The mutex is held. */
+static void note_end(struct pages *pages, const struct filling *filling, uint64_t now_since)
+{
+	if (filling->since == 0 || now_since != filling->since || pages->since != filling->since)
+		pages->since = 0;
+}
+
+void pages_end_filling(struct mount *mount, struct pages *pages, const struct filling *filling)
 {
 	const uint64_t since = quiet_since(mount, pages->ino);
 
 	pthread_mutex_lock(&mutex);
-	begin(mount);
-	if (!pages->may_be_there && !pages->is_dropping)
-		pages->since = since;
-	set_present(pages, true);
-	pages->used_at = now_ms();
+	note_end(pages, filling, since);
 	pthread_mutex_unlock(&mutex);
-	return since;
 }
 
-static void end_filling(struct mount *mount, struct pages *pages, uint64_t since, bool is_passing)
+void pages_end_passing(struct mount *mount, struct pages *pages, const struct filling *filling)
 {
-	const uint64_t now = quiet_since(mount, pages->ino);
+	const uint64_t since = quiet_since(mount, pages->ino);
 
 	pthread_mutex_lock(&mutex);
-	if (since == 0 || now != since || pages->since != since)
-		pages->since = 0;
-	if (is_passing && pages->since == 0)
+	note_end(pages, filling, since);
+	if (pages->since == 0)
 		enqueue(pages, NULL);
 	pthread_mutex_unlock(&mutex);
 }
 
-void pages_end_filling(struct mount *mount, struct pages *pages, uint64_t since)
+/* The kernel has put the bytes into its page before it asked us. If that was dropped in between, and read again before they were at the server, it has old ones. */
+void pages_end_writing(struct mount *mount, struct pages *pages, const struct filling *filling)
 {
-	end_filling(mount, pages, since, false);
+	const uint64_t since = quiet_since(mount, pages->ino);
+
+	pthread_mutex_lock(&mutex);
+	note_end(pages, filling, since);
+	if (pages->nr_filled != 0 && pages->dropped_at + WRITE_LATE_MS > filling->began_at)
+		pages->since = 0;
+	pthread_mutex_unlock(&mutex);
 }
 
-void pages_end_passing(struct mount *mount, struct pages *pages, uint64_t since)
+void pages_passed_by(struct pages *pages)
 {
-	end_filling(mount, pages, since, true);
+	pthread_mutex_lock(&mutex);
+	pages->since = 0;
+	pthread_mutex_unlock(&mutex);
 }
 
 bool pages_are_good(struct mount *mount, struct pages *pages)

@@ -29,11 +29,18 @@ struct pages;
 struct pages *pages_open(uint64_t ino);
 void pages_close(struct pages *pages);
 
-/* Around a request that leaves pages with the kernel; the second before it is answered. `since`: what the first returned. */
-uint64_t pages_begin(struct mount *mount, struct pages *pages);
-void pages_end_filling(struct mount *mount, struct pages *pages, uint64_t since);
-/* Ends it likewise for a handle that is open without pages. */
-void pages_end_passing(struct mount *mount, struct pages *pages, uint64_t since);
+/* A request that leaves pages with the kernel. */
+struct filling {
+	uint64_t since, began_at;
+};
+
+/* Begins it, and ends it before it is answered: a read, a read on a handle that is open without pages, a write. */
+void pages_begin(struct mount *mount, struct pages *pages, bool is_write, struct filling *out);
+void pages_end_filling(struct mount *mount, struct pages *pages, const struct filling *filling);
+void pages_end_passing(struct mount *mount, struct pages *pages, const struct filling *filling);
+void pages_end_writing(struct mount *mount, struct pages *pages, const struct filling *filling);
+/* The file was written on a handle that is open without pages. */
+void pages_passed_by(struct pages *pages);
 
 /* Returns whether a program may read what the kernel has. */
 bool pages_are_good(struct mount *mount, struct pages *pages);
@@ -43,8 +50,11 @@ void pages_drop_and_answer(struct mount *mount, struct pages *pages, fuse_req_t 
 /* For the library: afar_fs_drop. */
 void pages_drop(void *mount, uint64_t ino, struct afar_drop *drop);
 
-/* Notes what the kernel was told of an inode last, if it is open: for when the manager does not answer. */
+/* Notes what the kernel is told of an inode, if it is open. When the time of the last change moves, the kernel drops pages by itself. */
 void pages_note_attributes(const struct afar_file_stat *stat);
+/* Changes what it is told before a program reads. The time becomes what it was told before, because we have old pages dropped. So our
+ * own writes cost no pages, and none are dropped between being filled by a program and being written. */
+void pages_note_to_read(struct pages *pages, struct afar_file_stat *stat);
 /* The file has been written up to there. */
 void pages_note_end(struct pages *pages, uint64_t end);
 /* False: it has not been told. */
