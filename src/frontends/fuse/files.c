@@ -492,7 +492,8 @@ void do_write(fuse_req_t req, fuse_ino_t node, const char *data, size_t size, of
 	length = CALL(mount, write_file(mount, open, &writing));
 	if (is_filling)
 		pages_end_writing(mount, open->pages, &filling);
-	else if (open->is_direct)
+	/* The end that the kernel knows, where it has put what is appended, may be an older one. */
+	if (open->is_direct || writing.is_append)
 		pages_passed_by(open->pages);
 	if (length > 0)
 		pages_note_end(open->pages, writing.offset + (uint64_t)length);
