@@ -32,6 +32,7 @@
 #define PATIENCE_MS   1000U  /* with a manager that does not answer */
 #define TRY_AGAIN_MS  100U
 #define TRY_MS	      2U
+#define FILL_SLOW_MS  20
 #define WRITE_LATE_MS 50 /* a write may come so long after its page was filled */
 #define END_S	      1
 #define MS_NS	      1000000
@@ -54,6 +55,8 @@ struct pages {
 	uint64_t since;	  /* see above */
 	uint64_t used_at; /* ms, as the next */
 	uint64_t asked_at;
+	unsigned nr_filling; /* reads that are under way, and since when there are any */
+	uint64_t filling_since;
 	uint64_t dropped_at; /* by us, or by the kernel itself because the file was opened */
 	uint64_t nr_filled;  /* reads that left pages since then */
 	bool is_awaited; /* somebody was told what was known last, because the manager was silent */
@@ -302,6 +305,34 @@ static void end_thread(void)
 	pthread_mutex_unlock(&mutex);
 }
 
+/* Takes one from the queue that no slow read fills: the kernel would wait for that, and not even end with this process. NULL: there is none. */
+static struct pages *take_queued(void)
+{
+	const uint64_t now = now_ms();
+	struct pages *pages;
+
+	cds_list_for_each_entry (pages, &queue, queued) {
+		if (pages->nr_filling != 0 && pages->filling_since + FILL_SLOW_MS <= now)
+			continue;
+		cds_list_del(&pages->queued);
+		return pages;
+	}
+	return NULL;
+}
+
+/* The mutex is held. */
+static void wait_for_queue(void)
+{
+	const struct timespec until = after_ms(FILL_SLOW_MS);
+
+	nr_idle++;
+	if (cds_list_empty(&queue))
+		pthread_cond_wait(&added, &mutex);
+	else
+		pthread_cond_timedwait(&added, &mutex, &until);
+	nr_idle--;
+}
+
 static void *drop_queued(void *argument)
 {
 	struct pages *pages;
@@ -309,15 +340,11 @@ static void *drop_queued(void *argument)
 	(void)argument;
 	pthread_mutex_lock(&mutex);
 	while (serving) {
-		if (cds_list_empty(&queue)) {
-			nr_idle++;
-			pthread_cond_wait(&added, &mutex);
-			nr_idle--;
-			continue;
-		}
-		pages = cds_list_first_entry(&queue, struct pages, queued);
-		cds_list_del(&pages->queued);
-		drop(serving, pages);
+		pages = take_queued();
+		if (pages)
+			drop(serving, pages);
+		else
+			wait_for_queue();
 	}
 	end_thread();
 	return NULL;
@@ -528,6 +555,8 @@ void pages_begin(struct mount *mount, struct pages *pages, bool is_write, struct
 	begin(mount);
 	if (!pages->may_be_there && !pages->is_dropping)
 		pages->since = out->since;
+	if (!is_write && pages->nr_filling++ == 0)
+		pages->filling_since = out->began_at;
 	if (!is_write)
 		pages->nr_filled++;
 	set_present(pages, true);
@@ -547,6 +576,7 @@ void pages_end_filling(struct mount *mount, struct pages *pages, const struct fi
 	const uint64_t since = quiet_since(mount, pages->ino);
 
 	pthread_mutex_lock(&mutex);
+	pages->nr_filling--;
 	note_end(pages, filling, since);
 	pthread_mutex_unlock(&mutex);
 }
@@ -556,6 +586,7 @@ void pages_end_passing(struct mount *mount, struct pages *pages, const struct fi
 	const uint64_t since = quiet_since(mount, pages->ino);
 
 	pthread_mutex_lock(&mutex);
+	pages->nr_filling--;
 	note_end(pages, filling, since);
 	if (pages->since == 0)
 		enqueue(pages, NULL);
