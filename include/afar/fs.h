@@ -61,9 +61,11 @@ struct afar_fs_policy {
 };
 
 /*
- * Makes a file system with an empty root directory, and opens it as afar_fs_open() does without options; `out` may be NULL. It takes room as files need it, up to the pool's
- * max_bytes: more is -EDQUOT, as more files than max_inodes are. `policy` may be NULL: dram tier, defaults, a root directory of uid 0.
- * Errors: -EINVAL (name, policy), -EEXIST, -ENOSPC, -AFAR_ENOSERVER, -EOPNOTSUPP (tier).
+ * Makes a file system with an empty root directory, and opens it as afar_fs_open() does without
+ * options; `out` may be NULL. It takes room as files need it, up to the pool's max_bytes: more is
+ * -EDQUOT, as more files than max_inodes are. `policy` may be NULL: dram tier, defaults, a root
+ * directory of uid 0. Errors: -EINVAL (name, policy), -EEXIST, -ENOSPC, -AFAR_ENOSERVER, -EOPNOTSUPP
+ * (tier); those of afar_fs_open(), and then it stays.
  */
 int afar_fs_create(struct afar_session *session, const char *name,
 		   const struct afar_fs_policy *policy, struct afar_fs **out);

@@ -30,7 +30,7 @@ struct afar_volume;
  * `out` may be NULL. `policy` may be NULL (dram tier, defaults); its max_bytes is 0. Slow on dram, where the memory is populated now. A caller that
  * dies meanwhile leaves an unfinished volume, which cannot be opened, and can be deleted.
  * Errors: -EINVAL (name, policy, or a size that is 0 or no multiple of AFAR_VOLUME_BLOCK), -EEXIST,
- * -ENOSPC, -AFAR_ENOSERVER, -EOPNOTSUPP (tier).
+ * -ENOSPC, -AFAR_ENOSERVER, -EOPNOTSUPP (tier); those of afar_volume_open(), and then it stays.
  */
 int afar_volume_create(struct afar_session *session, const char *name, uint64_t bytes,
 		       const struct afar_policy *policy, struct afar_volume **out);

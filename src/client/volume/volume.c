@@ -150,9 +150,10 @@ PUBLIC_CALL_OF_CALLS(int, afar_volume_create,
 		afar_region_close(region);
 	}
 	afar_namespace_close(ns);
-	if (ret == 0 && out)
-		ret = afar_volume_open(session, name, NULL, out);
-	return ret ? undo_create(session, name, ret) : 0;
+	if (ret)
+		return undo_create(session, name, ret);
+	/* It is there, and may be others' already: it stays also if it cannot be opened. */
+	return out ? afar_volume_open(session, name, NULL, out) : 0;
 }
 
 PUBLIC_CALL(int, afar_volume_delete, (struct afar_session *session, const char *name),

@@ -43,7 +43,7 @@ static int become(struct cli *cli, const struct cli_command *command, int argc, 
 	add_flag(words, &nr, "--path", cli->path);
 	add_flag(words, &nr, "--timeout", cli->timeout_ms ? timeout : NULL);
 	memcpy(words + nr, argv, (size_t)argc * sizeof(*argv));
-	program_find(name, places, program);
+	program_find(name, X_OK, places, program);
 	execvp(program, (char *const *)(uintptr_t)words);
 	free(words);
 	if (errno == ENOENT)

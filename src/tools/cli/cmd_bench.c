@@ -18,7 +18,7 @@ static int become(const char *name, char **argv)
 	static const char *const places[] = {"../../bench", "../../bench/simulator", NULL};
 	char program[PATH_MAX];
 
-	if (!program_find(name, places, program))
+	if (!program_find(name, X_OK, places, program))
 		return cli_fail("bench: this afar has no benchmarks beside it; 'make build' in "
 				"Afar's source makes build/afar, which has them");
 	execv(program, argv);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-bool program_find(const char *name, const char *const *places, char out[PATH_MAX])
+bool program_find(const char *name, int mode, const char *const *places, char out[PATH_MAX])
 {
 	char self[PATH_MAX];
 	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -17,10 +17,14 @@ bool program_find(const char *name, const char *const *places, char out[PATH_MAX
 	if (slash)
 		slash[1] = '\0'; /* its folder */
 	for (; *places; places++) {
-		if (**places &&
-		    snprintf(out, PATH_MAX, "%s%s/%s", **places == '/' ? "" : self, *places, name) <
+		const bool is_absolute = **places == '/';
+
+		/* Without /proc nobody knows where this program is: not in the current folder. */
+		if (!**places || (!is_absolute && !slash))
+			continue;
+		if (snprintf(out, PATH_MAX, "%s%s/%s", is_absolute ? "" : self, *places, name) <
 			    PATH_MAX &&
-		    access(out, F_OK) == 0)
+		    access(out, mode) == 0)
 			return true;
 	}
 	snprintf(out, PATH_MAX, "%s", name);
@@ -31,5 +35,5 @@ void program_find_daemon(char out[PATH_MAX])
 {
 	static const char *const places[] = {".", "../sbin", NULL};
 
-	program_find("afard", places, out);
+	program_find("afard", X_OK, places, out);
 }

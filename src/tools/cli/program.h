@@ -7,10 +7,10 @@
 #include <stdbool.h>
 
 /*
- * Finds the file `name` in the folders `places`, which NULL ends: absolute, relative to this program's, or empty. Returns
- * whether it is there; otherwise `out` is the bare name, for PATH.
+ * Finds the file `name` in the folders `places`, which NULL ends: absolute, relative to this program's, or empty. `mode` is
+ * access(2)'s. Returns whether it is there; otherwise `out` is the bare name, for PATH.
  */
-bool program_find(const char *name, const char *const *places, char out[PATH_MAX]);
+bool program_find(const char *name, int mode, const char *const *places, char out[PATH_MAX]);
 
 /* Finds afard, which a user's PATH need not have. */
 void program_find_daemon(char out[PATH_MAX]);

@@ -97,7 +97,7 @@ static int find_program(const struct request *request, char out[PATH_MAX])
 {
 	static const char *const places[] = {"../frontends/fuse", AFAR_MOUNT_DIR, NULL};
 
-	if (program_find(PROGRAM, places, out))
+	if (program_find(PROGRAM, X_OK, places, out))
 		return 0;
 	return cli_fail("%s: find its program, " PROGRAM ": it is not installed; build Afar where "
 			"libfuse's header is (apt install libfuse3-dev fuse3)",

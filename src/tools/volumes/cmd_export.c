@@ -108,7 +108,7 @@ static int find_plugin(const struct request *request, char out[PATH_MAX])
 {
 	static const char *const places[] = {"../frontends/nbd", AFAR_NBDKIT_PLUGINDIR, NULL};
 
-	if (program_find(PLUGIN, places, out))
+	if (program_find(PLUGIN, R_OK, places, out))
 		return 0;
 	return cli_fail("%s: find the plugin of nbdkit, " PLUGIN ": it is not installed; build "
 			"Afar where nbdkit's header is (apt install nbdkit-plugin-dev)",
