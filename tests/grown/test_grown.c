@@ -268,6 +268,7 @@ static uint64_t check_fs(struct afar_fs *fs)
 static void write_files(struct afar_fs *fs, const struct afar_who *who, uint64_t root)
 {
 	ROOM(struct afar_small_file, NR) files;
+	char bytes[NR][8] = {{0}};
 
 	memset(&files, CANARY, sizeof(files));
 	for (unsigned i = 0; i < NR; i++)
@@ -281,8 +282,8 @@ static void write_files(struct afar_fs *fs, const struct afar_who *who, uint64_t
 	CHECK(files);
 	for (unsigned i = 0; i < NR; i++) {
 		assert_true(files.at[i].ino != 0);
-		files.at[i].data = (char[8]){0};
-		files.at[i].length = 8;
+		files.at[i].data = bytes[i];
+		files.at[i].length = sizeof(bytes[i]);
 	}
 	assert_int_equal(afar_fs_read_files(fs, who, files.at, NR), 0);
 	CHECK(files);
