@@ -306,6 +306,14 @@ bool inode_is_outdated(struct file_inode *inode, uint64_t before);
 
 /* Notes that an inode is being written. */
 void inode_touch(struct file_inode *inode);
+/* The bytes of a write have arrived. A commit may have begun meanwhile, and have had others drop what they keep too early. */
+static inline void inode_note_arrival(struct file_inode *inode)
+{
+	enum inode_kept kept = INODE_KEPT;
+
+	if (atomic_load_explicit(&inode->kept, memory_order_relaxed) != INODE_NOT_KEPT)
+		atomic_compare_exchange_strong(&inode->kept, &kept, INODE_KEPT_OLD);
+}
 /* The manager need not be told any more that an inode was written, if it is open, because its times are
  * being set. Returns whether that was so; inode_touch_again() takes it back. */
 bool inode_untouch(struct afar_fs *fs, uint64_t ino);

@@ -354,6 +354,45 @@ static void writes_no_small_one_whose_room_went_meanwhile(void **state)
 	assert_true(cds_list_empty(&fs.holds));
 }
 
+/* ---- Pages that others keep. One thread syncs while another one's bytes are on their way, so they drop too early. */
+
+static struct afar_file shared = {.fs = &fs, .inode = &inode, .access = W_OK};
+static unsigned nr_drops;
+
+static int count_drops(Afar__FileChange **operations, unsigned nr, struct fs_answer *out)
+{
+	nr_drops += operations[0]->sync->drops_pages ? 1 : 0;
+	answer_with(out, nr, LAYOUT, 0);
+	return 0;
+}
+
+static int sync_meanwhile(void)
+{
+	return file_commit(&shared);
+}
+
+static void has_pages_dropped_again_that_were_dropped_meanwhile(void **state)
+{
+	const struct afar_file_vector vector = {.data = (char[]){'x'}, .length = 1};
+
+	(void)state;
+	pool.target.length = 64 * FILE_UNIT;
+	inode.ino = INO;
+	inode.size = FILE_UNIT;
+	inode.kept = INODE_KEPT;
+	assert_int_equal(file_map_add(&inode.map, old_runs, 3), 0);
+	meanwhile_transfer = sync_meanwhile;
+	meanwhile_change = count_drops;
+	nr_drops = 0;
+	assert_int_equal(file_write(&shared, &vector, 1, false), 1);
+	assert_int_equal(nr_drops, 1);
+	assert_true(file_has_to_commit(&shared));
+	assert_int_equal(file_commit(&shared), 0);
+	assert_int_equal(nr_drops, 2);
+	assert_false(file_has_to_commit(&shared));
+	file_map_free(&inode.map);
+}
+
 TEST_GROUP(files_meanwhile)
 {
 	const struct CMUnitTest tests[] = {
@@ -361,6 +400,7 @@ TEST_GROUP(files_meanwhile)
 		MEANWHILE_TEST(writes_again_what_was_cut_meanwhile),
 		MEANWHILE_TEST(makes_none_whose_room_went_meanwhile),
 		MEANWHILE_TEST(writes_no_small_one_whose_room_went_meanwhile),
+		MEANWHILE_TEST(has_pages_dropped_again_that_were_dropped_meanwhile),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
