@@ -217,6 +217,14 @@ uint64_t known_take_dropped(struct fs_known *known)
 	return dropped;
 }
 
+void known_put_dropped(struct fs_known *known, uint64_t dropped)
+{
+	pthread_mutex_lock(&known->lock);
+	if (known->dropped < dropped)
+		known->dropped = dropped;
+	pthread_mutex_unlock(&known->lock);
+}
+
 static bool is_usable_answer(const struct fs_known *known, const struct known_mark *mark,
 			     const Afar__FileAttributes *attributes)
 {
