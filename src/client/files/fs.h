@@ -50,8 +50,9 @@ struct fs_hold {
 /* Tells whether an inode was written since its size and times were committed. */
 enum inode_touched {
 	INODE_UNTOUCHED,
-	INODE_TOLD,   /* and the manager knows when, but has not committed it */
-	INODE_UNTOLD, /* and the manager does not know when */
+	INODE_TOLD,    /* and the manager knows when, but has not committed it */
+	INODE_TELLING, /* and the manager is being told when, and has not answered */
+	INODE_UNTOLD,  /* and the manager does not know when */
 };
 
 #define FS_KEEPS_PAGES 16U /* FileOpen.access */
@@ -318,6 +319,10 @@ static inline void inode_note_arrival(struct file_inode *inode)
  * being set. Returns whether that was so; inode_touch_again() takes it back. */
 bool inode_untouch(struct afar_fs *fs, uint64_t ino);
 void inode_touch_again(struct afar_fs *fs, uint64_t ino);
+/* Around telling the manager that an inode was written, if it is open, and the manager does not know. The first returns
+ * whether that is so. */
+bool inode_begin_telling(struct afar_fs *fs, uint64_t ino);
+void inode_end_telling(struct afar_fs *fs, uint64_t ino, bool is_told);
 /* Adds to what the manager says of an inode what it has not been told yet: when we wrote it. */
 void inode_add_writes(struct afar_fs *fs, struct afar_file_stat *stat);
 

@@ -393,6 +393,41 @@ static void has_pages_dropped_again_that_were_dropped_meanwhile(void **state)
 	file_map_free(&inode.map);
 }
 
+/* ---- Times. The manager is being told of a write, and a commit comes first, or the connection ends. */
+
+static unsigned nr_written;
+
+static int count_written(Afar__FileChange **operations, unsigned nr, struct fs_answer *out)
+{
+	nr_written += operations[0]->sync->is_written ? 1 : 0;
+	answer_with(out, nr, LAYOUT, 0);
+	return 0;
+}
+
+static void commits_times_that_the_manager_may_not_know(void **state)
+{
+	(void)state;
+	begin_making(false);
+	meanwhile_change = count_written;
+	nr_written = 0;
+	inode.ino = INO;
+	cds_list_add(&inode.node, &fs.inodes[INO % FS_BUCKETS]);
+	inode_touch(&inode);
+	assert_true(inode_begin_telling(&fs, INO));
+	assert_int_equal(file_commit(&shared), 0);
+	assert_int_equal(nr_written, 1);
+	inode_touch(&inode);
+	assert_true(inode_begin_telling(&fs, INO));
+	inode_end_telling(&fs, INO, false);
+	assert_int_equal(file_commit(&shared), 0);
+	assert_int_equal(nr_written, 2);
+	inode_touch(&inode);
+	assert_true(inode_begin_telling(&fs, INO));
+	inode_end_telling(&fs, INO, true);
+	assert_int_equal(file_commit(&shared), 0);
+	assert_int_equal(nr_written, 2);
+}
+
 TEST_GROUP(files_meanwhile)
 {
 	const struct CMUnitTest tests[] = {
@@ -401,6 +436,7 @@ TEST_GROUP(files_meanwhile)
 		MEANWHILE_TEST(makes_none_whose_room_went_meanwhile),
 		MEANWHILE_TEST(writes_no_small_one_whose_room_went_meanwhile),
 		MEANWHILE_TEST(has_pages_dropped_again_that_were_dropped_meanwhile),
+		MEANWHILE_TEST(commits_times_that_the_manager_may_not_know),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -162,16 +162,46 @@ void fs_tell_closings(struct afar_session *session, const Afar__FileRevoke *ask,
 
 /* ---- Times */
 
-/* Nobody waits for the answer: what follows on the connection comes behind it. */
+struct telling {
+	struct afar_session *session;
+	uint64_t fs, ino;
+};
+
+/* The file system may have been closed meanwhile. */
+static void end_telling(void *argument, const Afar__Frame *frame, int status)
+{
+	const Afar__Reply *reply = frame ? frame->reply : NULL;
+	struct telling *telling = argument;
+	struct afar_session *session = telling->session;
+	bool is_told = status == 0 && reply && reply->status == 0 &&
+		       reply->result_case == AFAR__REPLY__RESULT_FILE_RESULTS &&
+		       reply->file_results->n_results == 1 &&
+		       reply->file_results->results[0]->status == 0;
+	struct afar_fs *fs;
+
+	pthread_mutex_lock(&session->lock);
+	cds_list_for_each_entry (fs, &session->file_systems, node)
+		if (fs->ns->number == telling->fs)
+			inode_end_telling(fs, telling->ino, is_told);
+	pthread_mutex_unlock(&session->lock);
+	free(telling);
+}
+
+/* Nobody waits for the answer: what follows on the connection comes behind it. Without one, the write is told again. */
 static void tell_written(struct file_inode *inode)
 {
+	struct telling *telling;
 	Afar__FileEnd message = AFAR__FILE_END__INIT;
 	Afar__FileHold operation = AFAR__FILE_HOLD__INIT, *operations = &operation;
 	Afar__FilesHold hold = AFAR__FILES_HOLD__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
 
-	if (!inode_untouch(inode->fs, inode->ino))
+	telling = malloc(sizeof(*telling));
+	if (!telling || !inode_begin_telling(inode->fs, inode->ino)) {
+		free(telling);
 		return;
+	}
+	*telling = (struct telling){inode->fs->ns->session, inode->fs->ns->number, inode->ino};
 	message.ino = inode->ino;
 	pthread_mutex_lock(&inode->lock);
 	message.end = inode->end;
@@ -184,10 +214,12 @@ static void tell_written(struct file_inode *inode)
 	hold.n_operations = 1;
 	request.call_case = AFAR__REQUEST__CALL_FILES_HOLD;
 	request.files_hold = &hold;
-	if (session_tell(inode->fs->ns->session, &request))
-		inode_touch_again(inode->fs, inode->ino);
-	else
-		known_wrote(&inode->fs->known, inode->ino, atomic_load(&inode->written_at));
+	if (session_tell_then(inode->fs->ns->session, &request, end_telling, telling)) {
+		inode_end_telling(inode->fs, inode->ino, false);
+		free(telling);
+		return;
+	}
+	known_wrote(&inode->fs->known, inode->ino, atomic_load(&inode->written_at));
 }
 
 void fs_tell_times(struct afar_session *session, const Afar__FileRevoke *ask, struct rpc_call *call)

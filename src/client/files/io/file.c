@@ -347,6 +347,9 @@ static enum inode_touched fill_sync(struct file_inode *inode, uint64_t close, bo
 	bool drops_pages = atomic_compare_exchange_strong(&inode->kept, &old, INODE_KEPT);
 	enum inode_touched touched = atomic_exchange(&inode->touched, INODE_UNTOUCHED);
 
+	/* This may arrive first, or alone. */
+	if (touched == INODE_TELLING)
+		touched = INODE_UNTOLD;
 	afar__file_sync__init(message);
 	message->ino = inode->ino;
 	pthread_mutex_lock(&inode->lock);
