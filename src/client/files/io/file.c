@@ -113,7 +113,8 @@ static void take_others(struct afar_file *file, const Afar__FileResult *result)
 {
 	enum inode_kept kept = INODE_NOT_KEPT;
 
-	if (result->writers == 2)
+	/* A manager of before does not tell, and asks for nothing to be dropped. */
+	if (result->writers != 1)
 		file->hold->access &= ~FS_KEEPS_PAGES;
 	/* Nobody else begins to keep pages as long as it is open to write. */
 	if (result->is_kept && file->access & W_OK)
