@@ -320,8 +320,9 @@ static inline void inode_note_arrival(struct file_inode *inode)
 bool inode_untouch(struct afar_fs *fs, uint64_t ino);
 void inode_touch_again(struct afar_fs *fs, uint64_t ino);
 /* Around telling the manager that an inode was written, if it is open, and the manager does not know. The first returns
- * whether that is so. */
-bool inode_begin_telling(struct afar_fs *fs, uint64_t ino);
+ * whether that is so, and what to tell. The inode may be closed meanwhile. */
+bool inode_begin_telling(struct afar_fs *fs, uint64_t ino, Afar__FileEnd *message,
+			 int64_t *written_at);
 void inode_end_telling(struct afar_fs *fs, uint64_t ino, bool is_told);
 /* Adds to what the manager says of an inode what it has not been told yet: when we wrote it. */
 void inode_add_writes(struct afar_fs *fs, struct afar_file_stat *stat);

@@ -406,6 +406,9 @@ static int count_written(Afar__FileChange **operations, unsigned nr, struct fs_a
 
 static void commits_times_that_the_manager_may_not_know(void **state)
 {
+	Afar__FileEnd message = AFAR__FILE_END__INIT;
+	int64_t at = 0;
+
 	(void)state;
 	begin_making(false);
 	meanwhile_change = count_written;
@@ -413,16 +416,16 @@ static void commits_times_that_the_manager_may_not_know(void **state)
 	inode.ino = INO;
 	cds_list_add(&inode.node, &fs.inodes[INO % FS_BUCKETS]);
 	inode_touch(&inode);
-	assert_true(inode_begin_telling(&fs, INO));
+	assert_true(inode_begin_telling(&fs, INO, &message, &at));
 	assert_int_equal(file_commit(&shared), 0);
 	assert_int_equal(nr_written, 1);
 	inode_touch(&inode);
-	assert_true(inode_begin_telling(&fs, INO));
+	assert_true(inode_begin_telling(&fs, INO, &message, &at));
 	inode_end_telling(&fs, INO, false);
 	assert_int_equal(file_commit(&shared), 0);
 	assert_int_equal(nr_written, 2);
 	inode_touch(&inode);
-	assert_true(inode_begin_telling(&fs, INO));
+	assert_true(inode_begin_telling(&fs, INO, &message, &at));
 	inode_end_telling(&fs, INO, true);
 	assert_int_equal(file_commit(&shared), 0);
 	assert_int_equal(nr_written, 2);

@@ -188,57 +188,54 @@ static void end_telling(void *argument, const Afar__Frame *frame, int status)
 }
 
 /* Nobody waits for the answer: what follows on the connection comes behind it. Without one, the write is told again. */
-static void tell_written(struct file_inode *inode)
+static void tell_written(struct afar_fs *fs, uint64_t ino)
 {
 	struct telling *telling;
+	int64_t written_at;
 	Afar__FileEnd message = AFAR__FILE_END__INIT;
 	Afar__FileHold operation = AFAR__FILE_HOLD__INIT, *operations = &operation;
 	Afar__FilesHold hold = AFAR__FILES_HOLD__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
 
 	telling = malloc(sizeof(*telling));
-	if (!telling || !inode_begin_telling(inode->fs, inode->ino)) {
+	if (!telling || !inode_begin_telling(fs, ino, &message, &written_at)) {
 		free(telling);
 		return;
 	}
-	*telling = (struct telling){inode->fs->ns->session, inode->fs->ns->number, inode->ino};
-	message.ino = inode->ino;
-	pthread_mutex_lock(&inode->lock);
-	message.end = inode->end;
-	message.layout = inode->layout;
-	pthread_mutex_unlock(&inode->lock);
+	*telling = (struct telling){fs->ns->session, fs->ns->number, ino};
 	operation.what_case = AFAR__FILE_HOLD__WHAT_END;
 	operation.end = &message;
-	hold.fs = inode->fs->ns->number;
+	hold.fs = fs->ns->number;
 	hold.operations = &operations;
 	hold.n_operations = 1;
 	request.call_case = AFAR__REQUEST__CALL_FILES_HOLD;
 	request.files_hold = &hold;
-	if (session_tell_then(inode->fs->ns->session, &request, end_telling, telling)) {
-		inode_end_telling(inode->fs, inode->ino, false);
+	if (session_tell_then(fs->ns->session, &request, end_telling, telling)) {
+		inode_end_telling(fs, ino, false);
 		free(telling);
 		return;
 	}
-	known_wrote(&inode->fs->known, inode->ino, atomic_load(&inode->written_at));
+	known_wrote(&fs->known, ino, written_at);
 }
 
 void fs_tell_times(struct afar_session *session, const Afar__FileRevoke *ask, struct rpc_call *call)
 {
-	struct file_inode *inode = NULL;
-	struct afar_fs *fs;
+	struct afar_fs *fs = NULL, *other;
 
 	pthread_mutex_lock(&session->lock);
-	cds_list_for_each_entry (fs, &session->file_systems, node) {
-		if (fs->ns->number != ask->fs)
+	cds_list_for_each_entry (other, &session->file_systems, node) {
+		if (other->ns->number != ask->fs)
 			continue;
-		inode = inode_find(fs, ask->ino);
+		fs = other;
+		pthread_mutex_lock(&fs->lock);
+		fs->nr_recalls++;
+		pthread_mutex_unlock(&fs->lock);
 		break;
 	}
 	pthread_mutex_unlock(&session->lock);
-	if (inode) {
-		fs = inode->fs;
-		tell_written(inode);
-		inode_put(inode);
+	/* This is no user of the inode: whoever closes it last meanwhile gives its spare room back. */
+	if (fs) {
+		tell_written(fs, ask->ino);
 		end(fs);
 	}
 	rpc_reply_status(call, 0, 0);
