@@ -333,6 +333,7 @@ void known_revoke(struct afar_session *session, const Afar__FileRevoke *ask, str
 {
 	struct afar_drop *drop = NULL;
 	struct afar_fs *fs;
+	int ret = 0;
 
 	pthread_mutex_lock(&session->lock);
 	cds_list_for_each_entry (fs, &session->file_systems, node) {
@@ -345,11 +346,14 @@ void known_revoke(struct afar_session *session, const Afar__FileRevoke *ask, str
 		known_forget(known, known_find(known, ask->ino));
 		pthread_mutex_unlock(&known->lock);
 		drop = drop_new(&fs->drops, ask->ino, call);
+		/* The manager waits, and asks again. */
+		if (!drop && fs->drops.tell)
+			ret = error_code(-ENOMEM);
 		break;
 	}
 	pthread_mutex_unlock(&session->lock);
 	if (drop)
 		drop_tell(drop);
 	else
-		rpc_reply_status(call, 0, 0);
+		rpc_reply_status(call, 0, ret);
 }

@@ -137,14 +137,17 @@ void fs_tell_closings(struct afar_session *session, const Afar__FileRevoke *ask,
 {
 	struct recall *recall = NULL;
 	struct afar_fs *fs;
+	int ret = 0;
 
 	pthread_mutex_lock(&session->lock);
 	cds_list_for_each_entry (fs, &session->file_systems, node) {
 		if (fs->ns->number != ask->fs || !closings_are_pending(fs))
 			continue;
 		recall = malloc(sizeof(*recall));
-		if (!recall)
+		if (!recall) {
+			ret = error_code(-ENOMEM);
 			break;
+		}
 		*recall = (struct recall){.fs = fs, .call = call};
 		pthread_mutex_lock(&fs->lock);
 		fs->nr_recalls++;
@@ -152,12 +155,16 @@ void fs_tell_closings(struct afar_session *session, const Afar__FileRevoke *ask,
 		break;
 	}
 	pthread_mutex_unlock(&session->lock);
-	if (recall && start(recall, tell_closings) == 0)
-		return;
-	if (recall)
+	if (recall) {
+		ret = start(recall, tell_closings);
+		if (ret == 0)
+			return;
 		end(recall->fs);
+		error_fail(ret, "tell of closings: no thread can be made");
+	}
 	free(recall);
-	rpc_reply_status(call, 0, 0);
+	/* The manager waits, and asks again. */
+	rpc_reply_status(call, 0, ret);
 }
 
 /* ---- Times */
