@@ -153,6 +153,9 @@ int session_call_for(struct afar_session *session, Afar__Request *request,
 /* Tells the manager, behind all calls that were made before. Waits for nothing: the message may be
  * lost with the connection. -AFAR_EMANAGER, -AFAR_ESESSION; those of rpc_send(). */
 int session_tell(struct afar_session *session, Afar__Request *request);
+/* Likewise; `done` hears of the answer, as from rpc_send(). */
+int session_tell_then(struct afar_session *session, Afar__Request *request, rpc_done *done,
+		      void *argument);
 
 /* Waits for a change of anything that the lock guards. Call it with the lock held. -ETIMEDOUT at
  * the deadline. */

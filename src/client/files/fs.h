@@ -50,8 +50,9 @@ struct fs_hold {
 /* Tells whether an inode was written since its size and times were committed. */
 enum inode_touched {
 	INODE_UNTOUCHED,
-	INODE_TOLD,   /* and the manager knows when, but has not committed it */
-	INODE_UNTOLD, /* and the manager does not know when */
+	INODE_TOLD,    /* and the manager knows when, but has not committed it */
+	INODE_TELLING, /* and the manager is being told when, and has not answered */
+	INODE_UNTOLD,  /* and the manager does not know when */
 };
 
 #define FS_KEEPS_PAGES 16U /* FileOpen.access */
@@ -306,10 +307,23 @@ bool inode_is_outdated(struct file_inode *inode, uint64_t before);
 
 /* Notes that an inode is being written. */
 void inode_touch(struct file_inode *inode);
+/* The bytes of a write have arrived. A commit may have begun meanwhile, and have had others drop what they keep too early. */
+static inline void inode_note_arrival(struct file_inode *inode)
+{
+	enum inode_kept kept = INODE_KEPT;
+
+	if (atomic_load_explicit(&inode->kept, memory_order_relaxed) != INODE_NOT_KEPT)
+		atomic_compare_exchange_strong(&inode->kept, &kept, INODE_KEPT_OLD);
+}
 /* The manager need not be told any more that an inode was written, if it is open, because its times are
  * being set. Returns whether that was so; inode_touch_again() takes it back. */
 bool inode_untouch(struct afar_fs *fs, uint64_t ino);
 void inode_touch_again(struct afar_fs *fs, uint64_t ino);
+/* Around telling the manager that an inode was written, if it is open, and the manager does not know. The first returns
+ * whether that is so, and what to tell. The inode may be closed meanwhile. */
+bool inode_begin_telling(struct afar_fs *fs, uint64_t ino, Afar__FileEnd *message,
+			 int64_t *written_at);
+void inode_end_telling(struct afar_fs *fs, uint64_t ino, bool is_told);
 /* Adds to what the manager says of an inode what it has not been told yet: when we wrote it. */
 void inode_add_writes(struct afar_fs *fs, struct afar_file_stat *stat);
 

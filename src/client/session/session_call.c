@@ -223,6 +223,12 @@ static void ignore_reply(void *argument, const Afar__Frame *reply, int status)
 
 int session_tell(struct afar_session *session, Afar__Request *request)
 {
+	return session_tell_then(session, request, ignore_reply, NULL);
+}
+
+int session_tell_then(struct afar_session *session, Afar__Request *request, rpc_done *done,
+		      void *argument)
+{
 	struct rpc_envelope envelope = {.deadline = session_deadline(session)};
 	struct rpc_connection *manager = NULL;
 	int ret = 0;
@@ -239,7 +245,7 @@ int session_tell(struct afar_session *session, Afar__Request *request)
 	pthread_mutex_unlock(&session->lock);
 	if (ret)
 		return ret;
-	ret = rpc_send(manager, &envelope, request, ignore_reply, NULL);
+	ret = rpc_send(manager, &envelope, request, done, argument);
 	rpc_connection_unref(manager);
 	return ret;
 }

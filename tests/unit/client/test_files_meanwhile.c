@@ -354,6 +354,83 @@ static void writes_no_small_one_whose_room_went_meanwhile(void **state)
 	assert_true(cds_list_empty(&fs.holds));
 }
 
+/* ---- Pages that others keep. One thread syncs while another one's bytes are on their way, so they drop too early. */
+
+static struct afar_file shared = {.fs = &fs, .inode = &inode, .access = W_OK};
+static unsigned nr_drops;
+
+static int count_drops(Afar__FileChange **operations, unsigned nr, struct fs_answer *out)
+{
+	nr_drops += operations[0]->sync->drops_pages ? 1 : 0;
+	answer_with(out, nr, LAYOUT, 0);
+	return 0;
+}
+
+static int sync_meanwhile(void)
+{
+	return file_commit(&shared);
+}
+
+static void has_pages_dropped_again_that_were_dropped_meanwhile(void **state)
+{
+	const struct afar_file_vector vector = {.data = (char[]){'x'}, .length = 1};
+
+	(void)state;
+	pool.target.length = 64 * FILE_UNIT;
+	inode.ino = INO;
+	inode.size = FILE_UNIT;
+	inode.kept = INODE_KEPT;
+	assert_int_equal(file_map_add(&inode.map, old_runs, 3), 0);
+	meanwhile_transfer = sync_meanwhile;
+	meanwhile_change = count_drops;
+	nr_drops = 0;
+	assert_int_equal(file_write(&shared, &vector, 1, false), 1);
+	assert_int_equal(nr_drops, 1);
+	assert_true(file_has_to_commit(&shared));
+	assert_int_equal(file_commit(&shared), 0);
+	assert_int_equal(nr_drops, 2);
+	assert_false(file_has_to_commit(&shared));
+	file_map_free(&inode.map);
+}
+
+/* ---- Times. The manager is being told of a write, and a commit comes first, or the connection ends. */
+
+static unsigned nr_written;
+
+static int count_written(Afar__FileChange **operations, unsigned nr, struct fs_answer *out)
+{
+	nr_written += operations[0]->sync->is_written ? 1 : 0;
+	answer_with(out, nr, LAYOUT, 0);
+	return 0;
+}
+
+static void commits_times_that_the_manager_may_not_know(void **state)
+{
+	Afar__FileEnd message = AFAR__FILE_END__INIT;
+	int64_t at = 0;
+
+	(void)state;
+	begin_making(false);
+	meanwhile_change = count_written;
+	nr_written = 0;
+	inode.ino = INO;
+	cds_list_add(&inode.node, &fs.inodes[INO % FS_BUCKETS]);
+	inode_touch(&inode);
+	assert_true(inode_begin_telling(&fs, INO, &message, &at));
+	assert_int_equal(file_commit(&shared), 0);
+	assert_int_equal(nr_written, 1);
+	inode_touch(&inode);
+	assert_true(inode_begin_telling(&fs, INO, &message, &at));
+	inode_end_telling(&fs, INO, false);
+	assert_int_equal(file_commit(&shared), 0);
+	assert_int_equal(nr_written, 2);
+	inode_touch(&inode);
+	assert_true(inode_begin_telling(&fs, INO, &message, &at));
+	inode_end_telling(&fs, INO, true);
+	assert_int_equal(file_commit(&shared), 0);
+	assert_int_equal(nr_written, 2);
+}
+
 TEST_GROUP(files_meanwhile)
 {
 	const struct CMUnitTest tests[] = {
@@ -361,6 +438,8 @@ TEST_GROUP(files_meanwhile)
 		MEANWHILE_TEST(writes_again_what_was_cut_meanwhile),
 		MEANWHILE_TEST(makes_none_whose_room_went_meanwhile),
 		MEANWHILE_TEST(writes_no_small_one_whose_room_went_meanwhile),
+		MEANWHILE_TEST(has_pages_dropped_again_that_were_dropped_meanwhile),
+		MEANWHILE_TEST(commits_times_that_the_manager_may_not_know),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

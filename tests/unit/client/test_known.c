@@ -272,6 +272,21 @@ static void test_refused(void **state)
 	assert_int_equal(fs.known.number, 2);
 }
 
+/* The question that tells of the drop does not arrive, so the next one tells again. */
+static void test_refused_unheard(void **state)
+{
+	Afar__FileLook look = AFAR__FILE_LOOK__INIT, *looks[] = {&look};
+	struct fs_answer answer = {0};
+
+	(void)state;
+	begin(1);
+	ask_and_answer(1, true);
+	ns.session = &session;
+	session.state = SESSION_ENDED;
+	assert_true(fs_look_until(&fs, 0, NULL, looks, 1, &answer) < 0);
+	assert_int_equal(known_take_dropped(&fs.known), 1);
+}
+
 TEST_GROUP(known)
 {
 	const struct CMUnitTest tests[] = {
@@ -281,6 +296,7 @@ TEST_GROUP(known)
 		KNOWN_TEST(test_changed_before_it_is_known_as_made),
 		KNOWN_TEST(test_revoked_before_the_answer),
 		KNOWN_TEST(test_refused),
+		KNOWN_TEST(test_refused_unheard),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

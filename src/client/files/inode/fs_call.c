@@ -72,6 +72,8 @@ int fs_look_until(struct afar_fs *fs, uint64_t deadline, const struct fs_who *wh
 	ret = call_until(fs, deadline, &request, nr, out);
 	if (ret == 0)
 		known_looked(fs, &mark, who, operations, results_of(out));
+	else
+		known_put_dropped(&fs->known, message.dropped);
 	return ret;
 }
 

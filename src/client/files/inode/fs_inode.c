@@ -410,12 +410,40 @@ static bool change_touched(struct afar_fs *fs, uint64_t ino, enum inode_touched 
 
 bool inode_untouch(struct afar_fs *fs, uint64_t ino)
 {
-	return change_touched(fs, ino, INODE_UNTOLD, INODE_TOLD);
+	return change_touched(fs, ino, INODE_UNTOLD, INODE_TOLD) ||
+	       change_touched(fs, ino, INODE_TELLING, INODE_TOLD);
 }
 
 void inode_touch_again(struct afar_fs *fs, uint64_t ino)
 {
 	change_touched(fs, ino, INODE_TOLD, INODE_UNTOLD);
+}
+
+bool inode_begin_telling(struct afar_fs *fs, uint64_t ino, Afar__FileEnd *message,
+			 int64_t *written_at)
+{
+	enum inode_touched untold = INODE_UNTOLD;
+	struct file_inode *inode;
+	bool is_begun;
+
+	pthread_mutex_lock(&fs->lock);
+	inode = find(fs, ino);
+	is_begun = inode && atomic_compare_exchange_strong(&inode->touched, &untold, INODE_TELLING);
+	if (is_begun) {
+		*written_at = atomic_load(&inode->written_at);
+		message->ino = ino;
+		pthread_mutex_lock(&inode->lock);
+		message->end = inode->end;
+		message->layout = inode->layout;
+		pthread_mutex_unlock(&inode->lock);
+	}
+	pthread_mutex_unlock(&fs->lock);
+	return is_begun;
+}
+
+void inode_end_telling(struct afar_fs *fs, uint64_t ino, bool is_told)
+{
+	change_touched(fs, ino, INODE_TELLING, is_told ? INODE_TOLD : INODE_UNTOLD);
 }
 
 void inode_add_writes(struct afar_fs *fs, struct afar_file_stat *stat)
@@ -425,7 +453,7 @@ void inode_add_writes(struct afar_fs *fs, struct afar_file_stat *stat)
 
 	pthread_mutex_lock(&fs->lock);
 	inode = find(fs, stat->ino);
-	if (inode && atomic_load(&inode->touched) == INODE_UNTOLD)
+	if (inode && atomic_load(&inode->touched) >= INODE_TELLING)
 		written_at = atomic_load(&inode->written_at);
 	pthread_mutex_unlock(&fs->lock);
 	if (stat->mtime < written_at)

@@ -217,6 +217,14 @@ uint64_t known_take_dropped(struct fs_known *known)
 	return dropped;
 }
 
+void known_put_dropped(struct fs_known *known, uint64_t dropped)
+{
+	pthread_mutex_lock(&known->lock);
+	if (known->dropped < dropped)
+		known->dropped = dropped;
+	pthread_mutex_unlock(&known->lock);
+}
+
 static bool is_usable_answer(const struct fs_known *known, const struct known_mark *mark,
 			     const Afar__FileAttributes *attributes)
 {
@@ -325,6 +333,7 @@ void known_revoke(struct afar_session *session, const Afar__FileRevoke *ask, str
 {
 	struct afar_drop *drop = NULL;
 	struct afar_fs *fs;
+	int ret = 0;
 
 	pthread_mutex_lock(&session->lock);
 	cds_list_for_each_entry (fs, &session->file_systems, node) {
@@ -337,11 +346,14 @@ void known_revoke(struct afar_session *session, const Afar__FileRevoke *ask, str
 		known_forget(known, known_find(known, ask->ino));
 		pthread_mutex_unlock(&known->lock);
 		drop = drop_new(&fs->drops, ask->ino, call);
+		/* The manager waits, and asks again. */
+		if (!drop && fs->drops.tell)
+			ret = error_code(-ENOMEM);
 		break;
 	}
 	pthread_mutex_unlock(&session->lock);
 	if (drop)
 		drop_tell(drop);
 	else
-		rpc_reply_status(call, 0, 0);
+		rpc_reply_status(call, 0, ret);
 }

@@ -80,6 +80,8 @@ bool known_no_xattrs(struct afar_fs *fs, uint64_t ino);
 struct known_mark known_mark(struct fs_known *known);
 /* The number that a question tells; see FilesLook. */
 uint64_t known_take_dropped(struct fs_known *known);
+/* The manager may not have been told it: the next question tells it again, unless there is a newer one. */
+void known_put_dropped(struct fs_known *known, uint64_t dropped);
 /* After a question was answered. */
 void known_looked(struct afar_fs *fs, const struct known_mark *mark, const struct fs_who *who,
 		  Afar__FileLook *const *operations, const Afar__FileResults *results);

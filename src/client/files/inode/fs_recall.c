@@ -137,14 +137,17 @@ void fs_tell_closings(struct afar_session *session, const Afar__FileRevoke *ask,
 {
 	struct recall *recall = NULL;
 	struct afar_fs *fs;
+	int ret = 0;
 
 	pthread_mutex_lock(&session->lock);
 	cds_list_for_each_entry (fs, &session->file_systems, node) {
 		if (fs->ns->number != ask->fs || !closings_are_pending(fs))
 			continue;
 		recall = malloc(sizeof(*recall));
-		if (!recall)
+		if (!recall) {
+			ret = error_code(-ENOMEM);
 			break;
+		}
 		*recall = (struct recall){.fs = fs, .call = call};
 		pthread_mutex_lock(&fs->lock);
 		fs->nr_recalls++;
@@ -152,61 +155,94 @@ void fs_tell_closings(struct afar_session *session, const Afar__FileRevoke *ask,
 		break;
 	}
 	pthread_mutex_unlock(&session->lock);
-	if (recall && start(recall, tell_closings) == 0)
-		return;
-	if (recall)
+	if (recall) {
+		ret = start(recall, tell_closings);
+		if (ret == 0)
+			return;
 		end(recall->fs);
+		error_fail(ret, "tell of closings: no thread can be made");
+	}
 	free(recall);
-	rpc_reply_status(call, 0, 0);
+	/* The manager waits, and asks again. */
+	rpc_reply_status(call, 0, ret);
 }
 
 /* ---- Times */
 
-/* Nobody waits for the answer: what follows on the connection comes behind it. */
-static void tell_written(struct file_inode *inode)
+struct telling {
+	struct afar_session *session;
+	uint64_t fs, ino;
+};
+
+/* The file system may have been closed meanwhile. */
+static void end_telling(void *argument, const Afar__Frame *frame, int status)
 {
+	const Afar__Reply *reply = frame ? frame->reply : NULL;
+	struct telling *telling = argument;
+	struct afar_session *session = telling->session;
+	bool is_told = status == 0 && reply && reply->status == 0 &&
+		       reply->result_case == AFAR__REPLY__RESULT_FILE_RESULTS &&
+		       reply->file_results->n_results == 1 &&
+		       reply->file_results->results[0]->status == 0;
+	struct afar_fs *fs;
+
+	pthread_mutex_lock(&session->lock);
+	cds_list_for_each_entry (fs, &session->file_systems, node)
+		if (fs->ns->number == telling->fs)
+			inode_end_telling(fs, telling->ino, is_told);
+	pthread_mutex_unlock(&session->lock);
+	free(telling);
+}
+
+/* Nobody waits for the answer: what follows on the connection comes behind it. Without one, the write is told again. */
+static void tell_written(struct afar_fs *fs, uint64_t ino)
+{
+	struct telling *telling;
+	int64_t written_at;
 	Afar__FileEnd message = AFAR__FILE_END__INIT;
 	Afar__FileHold operation = AFAR__FILE_HOLD__INIT, *operations = &operation;
 	Afar__FilesHold hold = AFAR__FILES_HOLD__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
 
-	if (!inode_untouch(inode->fs, inode->ino))
+	telling = malloc(sizeof(*telling));
+	if (!telling || !inode_begin_telling(fs, ino, &message, &written_at)) {
+		free(telling);
 		return;
-	message.ino = inode->ino;
-	pthread_mutex_lock(&inode->lock);
-	message.end = inode->end;
-	message.layout = inode->layout;
-	pthread_mutex_unlock(&inode->lock);
+	}
+	*telling = (struct telling){fs->ns->session, fs->ns->number, ino};
 	operation.what_case = AFAR__FILE_HOLD__WHAT_END;
 	operation.end = &message;
-	hold.fs = inode->fs->ns->number;
+	hold.fs = fs->ns->number;
 	hold.operations = &operations;
 	hold.n_operations = 1;
 	request.call_case = AFAR__REQUEST__CALL_FILES_HOLD;
 	request.files_hold = &hold;
-	if (session_tell(inode->fs->ns->session, &request))
-		inode_touch_again(inode->fs, inode->ino);
-	else
-		known_wrote(&inode->fs->known, inode->ino, atomic_load(&inode->written_at));
+	if (session_tell_then(fs->ns->session, &request, end_telling, telling)) {
+		inode_end_telling(fs, ino, false);
+		free(telling);
+		return;
+	}
+	known_wrote(&fs->known, ino, written_at);
 }
 
 void fs_tell_times(struct afar_session *session, const Afar__FileRevoke *ask, struct rpc_call *call)
 {
-	struct file_inode *inode = NULL;
-	struct afar_fs *fs;
+	struct afar_fs *fs = NULL, *other;
 
 	pthread_mutex_lock(&session->lock);
-	cds_list_for_each_entry (fs, &session->file_systems, node) {
-		if (fs->ns->number != ask->fs)
+	cds_list_for_each_entry (other, &session->file_systems, node) {
+		if (other->ns->number != ask->fs)
 			continue;
-		inode = inode_find(fs, ask->ino);
+		fs = other;
+		pthread_mutex_lock(&fs->lock);
+		fs->nr_recalls++;
+		pthread_mutex_unlock(&fs->lock);
 		break;
 	}
 	pthread_mutex_unlock(&session->lock);
-	if (inode) {
-		fs = inode->fs;
-		tell_written(inode);
-		inode_put(inode);
+	/* This is no user of the inode: whoever closes it last meanwhile gives its spare room back. */
+	if (fs) {
+		tell_written(fs, ask->ino);
 		end(fs);
 	}
 	rpc_reply_status(call, 0, 0);

@@ -113,7 +113,8 @@ static void take_others(struct afar_file *file, const Afar__FileResult *result)
 {
 	enum inode_kept kept = INODE_NOT_KEPT;
 
-	if (result->writers == 2)
+	/* A manager of before does not tell, and asks for nothing to be dropped. */
+	if (result->writers != 1)
 		file->hold->access &= ~FS_KEEPS_PAGES;
 	/* Nobody else begins to keep pages as long as it is open to write. */
 	if (result->is_kept && file->access & W_OK)
@@ -330,13 +331,26 @@ static void touch_again(struct file_inode *inode, enum inode_touched touched)
 	atomic_compare_exchange_strong(&inode->kept, &kept, INODE_KEPT_OLD);
 }
 
+/* Returns whether a commit tells of a write, or has others drop what they keep. */
+static bool has_news(const struct file_inode *inode)
+{
+	return atomic_load(&inode->touched) != INODE_UNTOUCHED ||
+	       atomic_load(&inode->kept) == INODE_KEPT_OLD;
+}
+
 /* Fills in what commits the size and times. `close`: a handle to close with that; 0: none. Returns what the inode
  * was, for touch_again(). */
 static enum inode_touched fill_sync(struct file_inode *inode, uint64_t close, bool is_trimmed,
 				    Afar__FileSync *message, Afar__FileChange *operation)
 {
+	enum inode_kept old = INODE_KEPT_OLD;
+	/* First, because a write that begins meanwhile notes both: it is to find something to commit. */
+	bool drops_pages = atomic_compare_exchange_strong(&inode->kept, &old, INODE_KEPT);
 	enum inode_touched touched = atomic_exchange(&inode->touched, INODE_UNTOUCHED);
 
+	/* This may arrive first, or alone. */
+	if (touched == INODE_TELLING)
+		touched = INODE_UNTOLD;
 	afar__file_sync__init(message);
 	message->ino = inode->ino;
 	pthread_mutex_lock(&inode->lock);
@@ -346,10 +360,7 @@ static enum inode_touched fill_sync(struct file_inode *inode, uint64_t close, bo
 	message->is_written = touched == INODE_UNTOLD;
 	message->close = close;
 	message->is_trimmed = is_trimmed;
-	if (atomic_load(&inode->kept) == INODE_KEPT_OLD) {
-		atomic_store(&inode->kept, INODE_KEPT);
-		message->drops_pages = true;
-	}
+	message->drops_pages = drops_pages;
 	afar__file_change__init(operation);
 	operation->what_case = AFAR__FILE_CHANGE__WHAT_SYNC;
 	operation->sync = message;
@@ -442,7 +453,7 @@ int file_close(struct afar_file *file)
 	if (is_writable && !inode_is_alone(file->inode) && closings_are_pending(fs))
 		closings_flush(fs);
 	is_trimmed = inode_end(file->inode) && is_writable && inode_has_spare(file->inode);
-	ret = is_trimmed || (is_writable && atomic_load(&file->inode->touched) != INODE_UNTOUCHED)
+	ret = is_trimmed || (is_writable && has_news(file->inode))
 		      ? commit_and_close(file, is_trimmed)
 		      : call_close(fs, handle);
 	if (ret == 0 && is_lost)
@@ -455,8 +466,7 @@ int file_close(struct afar_file *file)
 
 bool file_has_to_commit(const struct afar_file *file)
 {
-	return file->access & W_OK && (atomic_load(&file->inode->touched) != INODE_UNTOUCHED ||
-				       inode_has_spare(file->inode));
+	return file->access & W_OK && (has_news(file->inode) || inode_has_spare(file->inode));
 }
 
 void file_begin_close(struct late_close *closing)

@@ -366,6 +366,7 @@ static void note_end(struct operation *operation)
 		return;
 	/* A sync that has begun meanwhile may not cover it. */
 	inode_note_write(inode);
+	inode_note_arrival(inode);
 	if (atomic_load_explicit(&inode->touched, memory_order_relaxed) != INODE_UNTOLD)
 		inode_touch(inode);
 }

@@ -158,8 +158,9 @@ static bool find_near(const void *argument, uint64_t *pool_offset)
 		return false;
 	if (!range->is_write)
 		return true;
-	/* The first write since a sync notes more. */
-	if (!atomic_load_explicit(&file->inode->is_unsynced, memory_order_relaxed))
+	/* The first write since a sync notes more, and one to what others keep notes that it has arrived. */
+	if (!atomic_load_explicit(&file->inode->is_unsynced, memory_order_relaxed) ||
+	    atomic_load_explicit(&file->inode->kept, memory_order_relaxed) != INODE_NOT_KEPT)
 		return false;
 	inode_touch(file->inode);
 	return true;
@@ -413,6 +414,7 @@ static int write_once(struct writing *writing)
 		ret = fs_transfer(file->fs, AFAR_OP_WRITE, is_durable ? AFAR_OP_DURABLE : 0,
 				  writing->plan.pieces, writing->plan.nr);
 		inode_note_write(inode);
+		inode_note_arrival(inode);
 		ret = plan_fail(inode, "write", writing->plan.pieces, writing->plan.nr,
 				writing->vectors, writing->nr, ret);
 	}

@@ -271,6 +271,8 @@ out_region:
 	afar_region_close(fs->region);
 out_leave:
 	fs_leave_session(fs);
+	fs_await_recalls(fs);
+	drops_end(&fs->drops);
 out_destroy:
 	fs_destroy(fs);
 	handle_discard(fs);
