@@ -62,6 +62,7 @@ struct core {
 	} terms;		      /* terms.h */
 
 	struct cds_list_head waiting; /* requests, each by the rule of its call */
+	uint64_t heard_at;	      /* what had come by then has been handled */
 	size_t nr_looks;	      /* under way: use.c */
 
 	/* These are of the batch that runs. */

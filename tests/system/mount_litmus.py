@@ -16,6 +16,7 @@ import time
 
 PAGE = 4096
 PAGES = 4
+SILENT_S = 1  # so long the manager waits for a writer who does not answer
 PATIENCE_S = 10 * int(os.environ.get("AFAR_SLOWNESS", "1"))
 BEFORE, WRITING, BESIDE, ANEW = range(4)  # slots of open files
 
@@ -266,6 +267,17 @@ class World:
             reader.close(BEFORE)
         return 7 + PAGES
 
+    def see_later(self, reader, before):
+        """A writer who does not run for a second is waited for no longer. Only then may the time be old, and until he runs."""
+        began = time.monotonic()
+        at = reader.changed_at(self.name)
+        took_s = time.monotonic() - began
+        while at <= before and took_s >= SILENT_S and time.monotonic() - began < PATIENCE_S:
+            time.sleep(0.01)
+            at = reader.changed_at(self.name)
+        assert at > before, "stale: the time at %s: %d, after %d, told in %.3f s" % (reader, at, before, took_s)
+        return at
+
     def times(self, writer):
         """The time of the last change moves with each write. One that somebody sets stays, also when the writer closes; a later write moves it again."""
         readers = [party for party in self.others(writer) if isinstance(party, Mount)]
@@ -274,8 +286,7 @@ class World:
         for _ in range(2):
             self.write(writer, 0)
             for reader in readers:
-                at = reader.changed_at(self.name)
-                assert at > before, "stale: the time at %s: %d, after %d" % (reader, at, before)
+                at = self.see_later(reader, before)
             before = at
         self.write(writer, 0)
         readers[0].set_time(self.name, 1000000001)

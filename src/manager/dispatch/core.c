@@ -141,12 +141,14 @@ static void run_batch(struct core *core, struct cds_list_head *events)
 
 void core_run(struct core *core, struct cds_list_head *events)
 {
+	const uint64_t begun_at = core_now(core);
 	CDS_LIST_HEAD(batch);
 
 	cds_list_splice(events, &batch);
 	CDS_INIT_LIST_HEAD(events);
 	do {
 		run_batch(core, &batch);
+		core->heard_at = begun_at;
 		CDS_INIT_LIST_HEAD(&batch);
 		cds_list_splice(&core->failed_calls, &batch);
 		CDS_INIT_LIST_HEAD(&core->failed_calls);

@@ -508,7 +508,7 @@ static int timed(struct core *core, struct outgoing *outgoing, struct event *eve
 }
 
 /* Returns until when an event waits for others that have an inode open. After a second without an answer, a session is not
- * waited for until it has answered. */
+ * waited for until it has answered. What has come in that second counts, however long the manager was busy with other things. */
 static uint64_t ask_others(struct core *core, struct event *event, const struct fs *fs,
 			   uint64_t ino, unsigned what)
 {
@@ -536,7 +536,9 @@ static uint64_t ask_others(struct core *core, struct event *event, const struct 
 		due = due < event->drop_until ? due : event->drop_until;
 		until = due > until ? due : until;
 	}
-	return until > now ? until : 0;
+	if (until <= core->heard_at)
+		return 0;
+	return until > now ? until : now + 1;
 }
 
 /* Opening a file to write has others drop its pages. A session that would keep pages is let in beside a writer only if that

@@ -9,6 +9,7 @@
 
 #include <sys/stat.h>
 
+#include "rpc/delegation.h"
 #include "unit/group.h"
 
 /* ---- What waits, and what does not */
@@ -353,6 +354,46 @@ static void test_what_is_written_is_not_delegated(void **state)
 	}
 }
 
+/* ---- Answers that come while a batch is committed */
+
+static uint64_t written;
+static Afar__Reply *looked, *told;
+
+/* Asks when the file was written. The writer tells at once, and the commit takes longer than the manager waits for writers. */
+static void ask_in_a_long_commit(void *argument, bool is_done)
+{
+	Afar__Request *request;
+
+	(void)argument;
+	if (is_done || written == 0)
+		return;
+	request = ask_stat(written);
+	request->files_look->operations[0]->stat->asks_writers = true;
+	assert_false(fixture_ask_beside(&fixture, &other, request, &looked));
+	fixture_send(&fixture, &client, ++client.next_id, ask_end(written, 0, 0), &told);
+	assert_true(fixture_serve(&fixture));
+	fixture.now += 2 * (uint64_t)DELEGATION_KEPT_MS * 1000000U;
+	written = 0;
+}
+
+static void test_an_answer_in_time_counts(void **state)
+{
+	Afar__FileAttributes before;
+	Afar__Reply *made;
+
+	(void)state;
+	make_tree();
+	written = ino_of("/r");
+	FILE_DO(ask_file_open(written, 1), 0);
+	assert_int_equal(file_do(&client, ask_stat(written), &before), 0);
+	fixture_send(&fixture, &client, ++client.next_id, make_in_a(), &made);
+	run_batch(ask_in_a_long_commit, false);
+	expect_answer(made, 0, NULL);
+	expect_result(&told, 0);
+	assert_true(looked->file_results->results[0]->attributes->mtime > before.mtime);
+	expect_result(&looked, 0);
+}
+
 TEST_GROUP(manager_beside)
 {
 	const struct CMUnitTest tests[] = {
@@ -360,6 +401,7 @@ TEST_GROUP(manager_beside)
 		FILES_TEST(test_what_does_not_say_what_it_reads_waits),
 		FILES_TEST(test_what_is_in_memory_alone_is_no_batchs),
 		FILES_TEST(test_what_is_written_is_not_delegated),
+		FILES_TEST(test_an_answer_in_time_counts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
