@@ -56,10 +56,16 @@ static int tell_both(struct file *file, uint64_t offset, uint64_t length, Afar__
 	return ret == 0 ? tell_runs(file, offset, length, result) : ret;
 }
 
-/* Tells all of a file that the session has just opened, and what others have it open for. */
-static int tell_opened(struct file *file, const struct session *session, Afar__FileResult *result)
+/* Tells all of a file that the session has just opened, and what others have it open for. If it asks once more, a writer
+ * may have closed it meanwhile. It keeps no pages then either, because nobody will ask it to drop them. */
+static int tell_opened(struct file *file, const struct session *session, uint64_t handle,
+		       uint32_t access, Afar__FileResult *result)
 {
-	result->writers = file_is_written_elsewhere(file, session->number) ? 2 : 1;
+	const struct hold *held = hold_find(file->fs, session->number, handle);
+	bool may_keep = !file_is_written_elsewhere(file, session->number) &&
+			(!(access & FILE_KEEPS_PAGES) || (held && held->access & FILE_KEEPS_PAGES));
+
+	result->writers = may_keep ? 1 : 2;
 	result->is_kept = file_has_kept_pages(file, session->number);
 	return tell_both(file, 0, UINT64_MAX, result);
 }
@@ -201,7 +207,9 @@ static int hold(struct fs *fs, const struct who *who, const struct session *sess
 	switch (ask->what_case) {
 	case AFAR__FILE_HOLD__WHAT_OPEN:
 		ret = hold_open(fs, who, session, ask->open, &file);
-		return ret == 0 ? tell_opened(file, session, result) : ret;
+		return ret == 0 ? tell_opened(file, session, ask->open->handle, ask->open->access,
+					      result)
+				: ret;
 	case AFAR__FILE_HOLD__WHAT_END:
 		ret = hold_end(fs, session, ask->end, &file);
 		return ret == 0 ? tell(file, result) : ret;
@@ -255,7 +263,7 @@ static int make(struct fs *fs, const struct who *who, const struct session *sess
 		open.access = ask->access;
 		ret = hold_open(fs, who, session, &open, &file);
 	}
-	return ret == 0 ? tell_opened(file, session, result) : ret;
+	return ret == 0 ? tell_opened(file, session, ask->handle, ask->access, result) : ret;
 }
 
 /* Those who wait to hear where its bytes are may be told, whatever has become of the change. */

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sessions keep pages of files: which of them the manager asks to drop these, when, and for how long others wait for that. */
+#include "lib/manager/manager_files.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "rpc/delegation.h"
+#include "unit/group.h"
+
+static uint64_t file, second; /* "f" and "g", which are there when each test begins */
+
+static int drops_begin(void **state)
+{
+	files_begin(state);
+	file = must_make(ROOT, "f", S_IFREG | 0644);
+	second = must_make(ROOT, "g", S_IFREG | 0644);
+	return 0;
+}
+
+#define DROPS_TEST(name) cmocka_unit_test_setup_teardown(name, drops_begin, files_end)
+
+/* Opens it to read, and would keep pages. */
+static Afar__Request *ask_keep(uint64_t ino, uint64_t handle)
+{
+	Afar__Request *request = ask_file_open(ino, handle);
+
+	hold_of(request)->open->access = R_OK | FILE_KEEPS_PAGES;
+	return request;
+}
+
+/* ---- Opening */
+
+static void expect_writers(Afar__Request *request, unsigned writers)
+{
+	Afar__Reply *reply = must(&client, request);
+
+	assert_int_equal(reply->file_results->results[0]->writers, writers);
+	drop(reply);
+}
+
+/* Its answer was lost, and the writer has closed the file meanwhile: the session is not asked to drop pages. */
+static void test_opening_is_asked_once_more(void **state)
+{
+	(void)state;
+	OTHER_DO(ask_file_open(file, 1), 0);
+	expect_writers(ask_keep(file, 1), 2);
+	OTHER_DO(ask_file_close(1), 0);
+	expect_writers(ask_keep(file, 1), 2);
+	/* Another handle may keep them. */
+	expect_writers(ask_keep(file, 2), 1);
+}
+
+TEST_GROUP(manager_drops)
+{
+	const struct CMUnitTest tests[] = {
+		DROPS_TEST(test_opening_is_asked_once_more),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
