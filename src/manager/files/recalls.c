@@ -278,8 +278,11 @@ static uint64_t ino_to_recall(const struct fs *fs, const Afar__FileChange *ask)
 /* The request is the one that others give the file up for. */
 static bool is_recaller(const struct file *file, const struct event *event)
 {
-	return file->recaller == event->session &&
-	       (file->recall_request == event->request_id || file->recall_request == ANY_REQUEST);
+	if (file->recaller != event->session)
+		return false;
+	return file->recall_request == ANY_REQUEST
+		       ? file->recall_until > core_now(fs_core(file->fs))
+		       : file->recall_request == event->request_id;
 }
 
 static bool is_recalled(const struct file *file, const struct core *core, const struct event *event)

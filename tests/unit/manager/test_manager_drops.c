@@ -30,6 +30,15 @@ static Afar__Request *ask_keep(uint64_t ino, uint64_t handle)
 	return request;
 }
 
+static Afar__Request *ask_cut(uint64_t size, bool only_asks)
+{
+	Afar__Request *request = ask_size(file, size);
+
+	change_of(request)->set->only_asks = only_asks;
+	change_of(request)->set->is_given_up = !only_asks;
+	return request;
+}
+
 /* ---- Opening */
 
 static void expect_writers(Afar__Request *request, unsigned writers)
@@ -52,10 +61,27 @@ static void test_opening_is_asked_once_more(void **state)
 	expect_writers(ask_keep(file, 2), 1);
 }
 
+/* ---- Making files shorter */
+
+/* Who makes it shorter has said nothing more for 10 s, so others have gone on. */
+static void test_given_up_anew(void **state)
+{
+	(void)state;
+	OTHER_DO(ask_file_open(file, 1), 0);
+	FILE_DO(ask_file_open(file, 1), 0);
+	FILE_DO(ask_size(file, 9000), 0);
+	FILE_DO(ask_cut(100, true), 0);
+	fixture_advance(&fixture, 10100);
+	OTHER_DO(ask_map(file), 0);
+	FILE_DO(ask_size(file, 50), 0);
+	assert_int_equal(fixture.nr_recalls, 2);
+}
+
 TEST_GROUP(manager_drops)
 {
 	const struct CMUnitTest tests[] = {
 		DROPS_TEST(test_opening_is_asked_once_more),
+		DROPS_TEST(test_given_up_anew),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
