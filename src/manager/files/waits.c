@@ -184,10 +184,10 @@ static uint64_t change_wait(struct core *core, struct event *event)
 		scrubs_hurry(fs);
 		return event->answer_by;
 	}
-	until = recalls_wait(core, event, fs);
-	wait = delegations_wait_to_change(event, fs);
-	until = wait > until ? wait : until;
+	until = delegations_wait_to_change(event, fs);
 	wait = drops_wait_to_change(core, event, fs);
+	until = wait > until ? wait : until;
+	wait = recalls_wait(core, event, fs, until <= core_now(core));
 	until = wait > until ? wait : until;
 	wait = wait_for_gone(event, fs, ask);
 	until = wait > until ? wait : until;

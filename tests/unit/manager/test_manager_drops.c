@@ -10,6 +10,7 @@
 #include "unit/group.h"
 
 static uint64_t file, second; /* "f" and "g", which are there when each test begins */
+static unsigned nr_recalls_before;
 
 static int drops_begin(void **state)
 {
@@ -63,6 +64,36 @@ static void test_opening_is_asked_once_more(void **state)
 
 /* ---- Making files shorter */
 
+static void note_recalls(uint64_t session, uint64_t ino)
+{
+	(void)session;
+	(void)ino;
+	nr_recalls_before = fixture.nr_recalls;
+}
+
+/* Who has given it up waits for the change with what it reads, and so cannot drop pages. */
+static void test_dropped_before_it_is_given_up(void **state)
+{
+	(void)state;
+	OTHER_DO(ask_keep(file, 1), 0);
+	FILE_DO(ask_file_open(file, 1), 0);
+	FILE_DO(ask_size(file, 9000), 0);
+	fixture.revoked = note_recalls;
+	fixture.nr_revokes = 0;
+	FILE_DO(ask_cut(100, true), 0);
+	assert_int_equal(fixture.nr_revokes, 1);
+	assert_int_equal(nr_recalls_before, 0);
+	assert_int_equal(fixture.nr_recalls, 1);
+	/* It is given up. */
+	FILE_DO(ask_cut(100, false), 0);
+	assert_int_equal(fixture.nr_revokes, 1);
+	FILE_DO(ask_extend(file, 0, 90000), 0);
+	FILE_DO(ask_punch(file, 8192, 4096), 0);
+	assert_int_equal(fixture.nr_revokes, 2);
+	assert_int_equal(nr_recalls_before, 1);
+	assert_int_equal(fixture.nr_recalls, 2);
+}
+
 /* Who makes it shorter has said nothing more for 10 s, so others have gone on. */
 static void test_given_up_anew(void **state)
 {
@@ -81,6 +112,7 @@ TEST_GROUP(manager_drops)
 {
 	const struct CMUnitTest tests[] = {
 		DROPS_TEST(test_opening_is_asked_once_more),
+		DROPS_TEST(test_dropped_before_it_is_given_up),
 		DROPS_TEST(test_given_up_anew),
 	};
 
