@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "manager/connections/callers.h"
 #include "manager/connections/rights.h"
 #include "manager/files/asks.h"
 #include "manager/files/holds.h"
@@ -407,25 +406,6 @@ static int change(struct fs *fs, const struct who *who, const struct session *se
 }
 
 /* ---- The calls */
-
-static struct who who_from(const Afar__FileWho *ask)
-{
-	struct who who = {0};
-
-	if (!ask)
-		return who;
-	who.uid = ask->uid;
-	who.gid = ask->gid;
-	who.groups = ask->groups;
-	who.nr_groups = ask->n_groups < FILES_GROUPS_MAX ? ask->n_groups : FILES_GROUPS_MAX;
-	return who;
-}
-
-static int check_who(const struct core *core, const struct session *session, const struct who *who)
-{
-	return principal_check_who(core, session->principal, who->uid, who->gid, who->groups,
-				   who->nr_groups);
-}
 
 static int find_fs(const struct core *core, const struct session *session, uint64_t number,
 		   uint32_t rights, size_t nr, struct fs **out)

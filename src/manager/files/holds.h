@@ -47,6 +47,16 @@ bool file_has_kept_pages(const struct file *file, uint64_t session);
 uint64_t recall_wait_for(struct core *core, const struct event *event, const struct fs *fs,
 			 uint64_t ino);
 
+/* ---- refusals.c */
+
+struct who who_from(const Afar__FileWho *ask);
+/* -EACCES: the session is not who it says. */
+int check_who(const struct core *core, const struct session *session, const struct who *who);
+/* True: this will be refused. */
+bool open_is_refused(const struct fs *fs, const Afar__FileWho *ask, uint64_t ino, uint32_t access);
+bool hold_is_refused(struct core *core, const struct event *event);
+bool change_is_refused(struct core *core, const struct event *event, struct fs *fs);
+
 /* ---- gone.c */
 
 /* A session is asked from now on, until it leaves. -EINVAL: it has not opened the pool. */

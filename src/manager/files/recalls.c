@@ -582,7 +582,8 @@ uint64_t drops_wait_to_hold(struct core *core, struct event *event, const struct
 	for (size_t i = 0; i < ask->n_operations; i++) {
 		const Afar__FileOpen *open = ask->operations[i]->open;
 
-		if (ask->operations[i]->what_case != AFAR__FILE_HOLD__WHAT_OPEN)
+		if (ask->operations[i]->what_case != AFAR__FILE_HOLD__WHAT_OPEN ||
+		    open_is_refused(fs, ask->who, open->ino, open->access))
 			continue;
 		wait = ask_to_open(core, event, fs, open->ino, open->access);
 		until = wait > until ? wait : until;

@@ -151,7 +151,7 @@ static uint64_t hold_wait(struct core *core, struct event *event)
 
 	if (fs && fs->nr_unclaimed != 0 && !is_claim(ask))
 		return event->answer_by;
-	if (fs) {
+	if (fs && !hold_is_refused(core, event)) {
 		until = delegations_wait_to_hold(core, event, fs);
 		wait = drops_wait_to_hold(core, event, fs);
 		until = wait > until ? wait : until;
@@ -180,6 +180,8 @@ static uint64_t change_wait(struct core *core, struct event *event)
 		return 0;
 	if (fs->nr_unclaimed != 0)
 		return event->answer_by;
+	if (change_is_refused(core, event, fs))
+		return 0;
 	if (waits_for_scrubs(fs, ask)) {
 		scrubs_hurry(fs);
 		return event->answer_by;

@@ -2,10 +2,11 @@
 /* Sessions keep pages of files: which of them the manager asks to drop these, when, and for how long others wait for that. */
 #include "lib/manager/manager_files.h"
 
-#include <string.h>
+#include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "rpc/capability.h"
 #include "rpc/delegation.h"
 #include "unit/group.h"
 
@@ -62,6 +63,61 @@ static void test_opening_is_asked_once_more(void **state)
 	expect_writers(ask_keep(file, 2), 1);
 }
 
+/* A session whose principal has these rights, and uses files as this user. */
+static void open_as(struct fake_client *who, const char *name, uint32_t uid, uint32_t rights)
+{
+	EXPECT(&client, ask_user_key(name, uid, 100), 0);
+	EXPECT(&client, ask_grant(fs_number, name, rights), 0);
+	assert_int_equal(client_open_as(&fixture, who, name), 0);
+}
+
+/* Another one keeps pages of the file, and answers from memory what it is. */
+static void keep_elsewhere(void)
+{
+	Afar__Request *request = ask_stat(file);
+
+	request->files_look->wants_delegation = true;
+	OTHER_DO(request, 0);
+	OTHER_DO(ask_keep(file, 1), 0);
+	fixture.nr_revokes = 0;
+}
+
+/* Nobody drops anything for who may not write. */
+static void test_refused_openings_ask_nobody(void **state)
+{
+	struct fake_client reader = {0}, user = {0};
+
+	(void)state;
+	open_as(&reader, "reader", 0, RIGHT_READ);
+	open_as(&user, "user", 1000, RIGHT_READ | RIGHT_WRITE);
+	keep_elsewhere();
+	EXPECT(&reader, ask_as(ask_file_open(file, 1), 0, 100, 0), -EACCES);
+	assert_int_equal(file_do(&user, ask_as(ask_file_open(file, 1), 1000, 100, 0), NULL),
+			 -EACCES);
+	/* It says that it is root. */
+	EXPECT(&user, ask_as(ask_file_open(file, 1), 0, 0, 0), -EACCES);
+	assert_int_equal(fixture.nr_revokes, 0);
+	/* Both drop what they have; here these are one session. */
+	FILE_DO(ask_file_open(file, 1), 0);
+	assert_int_equal(fixture.nr_revokes, 2);
+}
+
+static void test_refused_changes_ask_nobody(void **state)
+{
+	struct fake_client user = {0};
+
+	(void)state;
+	open_as(&user, "user", 1000, RIGHT_READ | RIGHT_WRITE);
+	FILE_DO(ask_size(file, 9000), 0);
+	keep_elsewhere();
+	fixture.nr_recalls = 0;
+	assert_int_equal(file_do(&user, ask_as(ask_size(file, 10), 1000, 100, 0), NULL), -EACCES);
+	EXPECT(&user, ask_size(file, 10), -EACCES);
+	FILE_DO(ask_make(ROOT, "f", S_IFREG | 0644, 1, 0), -EEXIST);
+	assert_int_equal(fixture.nr_revokes, 0);
+	assert_int_equal(fixture.nr_recalls, 0);
+}
+
 /* ---- Making files shorter */
 
 static void note_recalls(uint64_t session, uint64_t ino)
@@ -71,7 +127,7 @@ static void note_recalls(uint64_t session, uint64_t ino)
 	nr_recalls_before = fixture.nr_recalls;
 }
 
-/* Who has given it up waits for the change with what it reads, and so cannot drop pages. */
+/* A session that has given it up cannot drop pages that it reads, because that waits for the change. */
 static void test_dropped_before_it_is_given_up(void **state)
 {
 	(void)state;
@@ -94,7 +150,7 @@ static void test_dropped_before_it_is_given_up(void **state)
 	assert_int_equal(fixture.nr_recalls, 2);
 }
 
-/* Who makes it shorter has said nothing more for 10 s, so others have gone on. */
+/* Others have gone on, because the session that makes it shorter has said nothing more for 10 s. */
 static void test_given_up_anew(void **state)
 {
 	(void)state;
@@ -112,6 +168,8 @@ TEST_GROUP(manager_drops)
 {
 	const struct CMUnitTest tests[] = {
 		DROPS_TEST(test_opening_is_asked_once_more),
+		DROPS_TEST(test_refused_openings_ask_nobody),
+		DROPS_TEST(test_refused_changes_ask_nobody),
 		DROPS_TEST(test_dropped_before_it_is_given_up),
 		DROPS_TEST(test_given_up_anew),
 	};
