@@ -15,6 +15,7 @@
 #include "manager/connections/rights.h"
 #include "manager/dispatch/records_check.h"
 #include "manager/dispatch/requests.h"
+#include "manager/files/asks.h"
 #include "manager/files/files.h"
 #include "manager/jobs/job.h"
 #include "manager/jobs/quota.h"
@@ -391,7 +392,8 @@ static struct subject subject_of(const struct core *core, const Afar__Request *r
 	case AFAR__REQUEST__CALL_FILES_LOOK:
 		return in_namespace(core, request->files_look->fs, RIGHT_READ);
 	case AFAR__REQUEST__CALL_FILES_HOLD:
-		return in_namespace(core, request->files_hold->fs, RIGHT_READ);
+		return in_namespace(core, request->files_hold->fs,
+				    rights_to_hold(request->files_hold));
 	case AFAR__REQUEST__CALL_FILES_CHANGE:
 		return in_namespace(core, request->files_change->fs, RIGHT_ALL);
 	default:

@@ -104,8 +104,8 @@ static int check_owner(const struct who *who, const struct inode *inode, const A
 	return 0;
 }
 
-static int check_set(const struct file *file, const struct who *who, const struct session *session,
-		     const Afar__FileSet *ask)
+int file_check_set(const struct file *file, const struct who *who, const struct session *session,
+		   const Afar__FileSet *ask)
 {
 	const struct inode *inode = file->inode;
 	const struct hold *hold;
@@ -173,7 +173,7 @@ int file_set(struct fs *fs, const struct who *who, const struct session *session
 	int ret = file_get(fs, ask->ino, out);
 
 	if (ret == 0)
-		ret = check_set(*out, who, session, ask);
+		ret = file_check_set(*out, who, session, ask);
 	/* Somebody may have made it as short meanwhile: then nobody was asked. */
 	if (ret == 0 && ask->only_asks)
 		return (ask->mask & SET_SIZE) && ask->size < (*out)->inode->size

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "manager/connections/callers.h"
 #include "manager/connections/rights.h"
 #include "manager/files/asks.h"
 #include "manager/files/holds.h"
@@ -56,10 +55,16 @@ static int tell_both(struct file *file, uint64_t offset, uint64_t length, Afar__
 	return ret == 0 ? tell_runs(file, offset, length, result) : ret;
 }
 
-/* Tells all of a file that the session has just opened, and what others have it open for. */
-static int tell_opened(struct file *file, const struct session *session, Afar__FileResult *result)
+/* Tells all of a file that the session has just opened, and what others have it open for. If it asks once more, a writer
+ * may have closed it meanwhile. It keeps no pages then either, because nobody will ask it to drop them. */
+static int tell_opened(struct file *file, const struct session *session, uint64_t handle,
+		       uint32_t access, Afar__FileResult *result)
 {
-	result->writers = file_is_written_elsewhere(file, session->number) ? 2 : 1;
+	const struct hold *held = hold_find(file->fs, session->number, handle);
+	bool may_keep = !file_is_written_elsewhere(file, session->number) &&
+			(!(access & FILE_KEEPS_PAGES) || (held && held->access & FILE_KEEPS_PAGES));
+
+	result->writers = may_keep ? 1 : 2;
 	result->is_kept = file_has_kept_pages(file, session->number);
 	return tell_both(file, 0, UINT64_MAX, result);
 }
@@ -201,7 +206,9 @@ static int hold(struct fs *fs, const struct who *who, const struct session *sess
 	switch (ask->what_case) {
 	case AFAR__FILE_HOLD__WHAT_OPEN:
 		ret = hold_open(fs, who, session, ask->open, &file);
-		return ret == 0 ? tell_opened(file, session, result) : ret;
+		return ret == 0 ? tell_opened(file, session, ask->open->handle, ask->open->access,
+					      result)
+				: ret;
 	case AFAR__FILE_HOLD__WHAT_END:
 		ret = hold_end(fs, session, ask->end, &file);
 		return ret == 0 ? tell(file, result) : ret;
@@ -255,7 +262,7 @@ static int make(struct fs *fs, const struct who *who, const struct session *sess
 		open.access = ask->access;
 		ret = hold_open(fs, who, session, &open, &file);
 	}
-	return ret == 0 ? tell_opened(file, session, result) : ret;
+	return ret == 0 ? tell_opened(file, session, ask->handle, ask->access, result) : ret;
 }
 
 /* Those who wait to hear where its bytes are may be told, whatever has become of the change. */
@@ -399,25 +406,6 @@ static int change(struct fs *fs, const struct who *who, const struct session *se
 }
 
 /* ---- The calls */
-
-static struct who who_from(const Afar__FileWho *ask)
-{
-	struct who who = {0};
-
-	if (!ask)
-		return who;
-	who.uid = ask->uid;
-	who.gid = ask->gid;
-	who.groups = ask->groups;
-	who.nr_groups = ask->n_groups < FILES_GROUPS_MAX ? ask->n_groups : FILES_GROUPS_MAX;
-	return who;
-}
-
-static int check_who(const struct core *core, const struct session *session, const struct who *who)
-{
-	return principal_check_who(core, session->principal, who->uid, who->gid, who->groups,
-				   who->nr_groups);
-}
 
 static int find_fs(const struct core *core, const struct session *session, uint64_t number,
 		   uint32_t rights, size_t nr, struct fs **out)

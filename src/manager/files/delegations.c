@@ -477,11 +477,12 @@ static void take_change(struct taking *taking, const Afar__FileChange *ask)
 }
 
 /* Opening to write counts, because no more is asked then; so does a claim, which may be about a manager of before. */
-static void take_hold(struct taking *taking, const Afar__FileHold *ask)
+static void take_hold(struct taking *taking, const Afar__FileWho *who, const Afar__FileHold *ask)
 {
 	const Afar__FileClaim *claim = ask->claim;
 
-	if (ask->what_case == AFAR__FILE_HOLD__WHAT_OPEN && (ask->open->access & W_OK)) {
+	if (ask->what_case == AFAR__FILE_HOLD__WHAT_OPEN && (ask->open->access & W_OK) &&
+	    !open_is_refused(taking->fs, who, ask->open->ino, ask->open->access)) {
 		if (taking->fs->quiet_until > taking->until)
 			taking->until = taking->fs->quiet_until;
 		take_inode(taking, ask->open->ino);
@@ -524,7 +525,7 @@ uint64_t delegations_wait_to_hold(struct core *core, const struct event *event, 
 	if (!has_others(fs, event->session) && fs->quiet_until <= core_now(core))
 		return 0;
 	for (size_t i = 0; i < ask->n_operations; i++)
-		take_hold(&taking, ask->operations[i]);
+		take_hold(&taking, ask->who, ask->operations[i]);
 	return taking.until;
 }
 

@@ -34,8 +34,9 @@ void recall_end(struct file *file);
 /* Others do without what they gave up until the session has asked for more, or for 10 s. */
 void recall_keep(struct file *file, const struct session *session);
 bool recall_is_kept(const struct file *file, const struct session *session);
-/* Until when a change waits for others to give files up; asks them. */
-uint64_t recalls_wait(struct core *core, const struct event *event, const struct fs *fs);
+/* Until when a change waits for others to give files up; asks them, if it `may_begin`. */
+uint64_t recalls_wait(struct core *core, const struct event *event, const struct fs *fs,
+		      bool may_begin);
 /* Until when a call waits for others to drop pages that they keep of what it is about; asks them. */
 uint64_t drops_wait_to_look(struct core *core, struct event *event, const struct fs *fs);
 uint64_t drops_wait_to_hold(struct core *core, struct event *event, const struct fs *fs);
@@ -45,6 +46,16 @@ bool file_has_kept_pages(const struct file *file, uint64_t session);
 /* Until when somebody waits who asks where a file's bytes are. */
 uint64_t recall_wait_for(struct core *core, const struct event *event, const struct fs *fs,
 			 uint64_t ino);
+
+/* ---- refusals.c */
+
+struct who who_from(const Afar__FileWho *ask);
+/* -EACCES: the session is not who it says. */
+int check_who(const struct core *core, const struct session *session, const struct who *who);
+/* True: this will be refused. */
+bool open_is_refused(const struct fs *fs, const Afar__FileWho *ask, uint64_t ino, uint32_t access);
+bool hold_is_refused(struct core *core, const struct event *event);
+bool change_is_refused(struct core *core, const struct event *event, struct fs *fs);
 
 /* ---- gone.c */
 

@@ -31,6 +31,9 @@ bool who_is_in(const struct who *who, uint32_t gid);
 int check_access(const struct who *who, const struct inode *inode, uint32_t access);
 /* Fills in attributes; NULL: no memory. */
 Afar__FileAttributes *attributes_of(const struct file *file);
+/* Returns as file_set() if that is refused. */
+int file_check_set(const struct file *file, const struct who *who, const struct session *session,
+		   const Afar__FileSet *ask);
 int file_set(struct fs *fs, const struct who *who, const struct session *session,
 	     const Afar__FileSet *ask, struct file **out);
 int file_get_xattr(struct fs *fs, const struct who *who, const Afar__FileGetXattr *ask,

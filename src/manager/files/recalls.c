@@ -278,8 +278,11 @@ static uint64_t ino_to_recall(const struct fs *fs, const Afar__FileChange *ask)
 /* The request is the one that others give the file up for. */
 static bool is_recaller(const struct file *file, const struct event *event)
 {
-	return file->recaller == event->session &&
-	       (file->recall_request == event->request_id || file->recall_request == ANY_REQUEST);
+	if (file->recaller != event->session)
+		return false;
+	return file->recall_request == ANY_REQUEST
+		       ? file->recall_until > core_now(fs_core(file->fs))
+		       : file->recall_request == event->request_id;
 }
 
 static bool is_recalled(const struct file *file, const struct core *core, const struct event *event)
@@ -313,9 +316,9 @@ static uint64_t wait_for_all(struct core *core, const struct event *event, struc
 	return until < file->recall_until ? until : file->recall_until;
 }
 
-/* Until when the event waits for sessions to give an inode up. */
+/* Until when the event waits for sessions to give an inode up. `may_begin`: they may be asked to. */
 static uint64_t recall_one(struct core *core, const struct event *event, struct file *file,
-			   uint64_t session)
+			   uint64_t session, bool may_begin)
 {
 	if (is_recalled(file, core, event)) {
 		/* It asks for a change of its own, so it has nothing posted: that is as good as an
@@ -323,12 +326,15 @@ static uint64_t recall_one(struct core *core, const struct event *event, struct 
 		set_recalled(file, session);
 		return file->recall_until;
 	}
+	if (!is_recaller(file, event) && !may_begin)
+		return 0;
 	if (!is_recaller(file, event))
 		begin_recall(core, event, file);
 	return ask_all(file, session) ? wait_for_all(core, event, file, session) : 0;
 }
 
-uint64_t recalls_wait(struct core *core, const struct event *event, const struct fs *fs)
+uint64_t recalls_wait(struct core *core, const struct event *event, const struct fs *fs,
+		      bool may_begin)
 {
 	const Afar__FilesChange *ask = event->request->files_change;
 	struct session *session;
@@ -340,7 +346,7 @@ uint64_t recalls_wait(struct core *core, const struct event *event, const struct
 		uint64_t ino = ino_to_recall(fs, ask->operations[i]);
 		struct file *file = ino != 0 ? file_cached(fs, ino) : NULL;
 		uint64_t wait = file && file_is_shared(file, session)
-					? recall_one(core, event, file, session->number)
+					? recall_one(core, event, file, session->number, may_begin)
 					: 0;
 
 		until = wait > until ? wait : until;
@@ -578,12 +584,23 @@ uint64_t drops_wait_to_hold(struct core *core, struct event *event, const struct
 	for (size_t i = 0; i < ask->n_operations; i++) {
 		const Afar__FileOpen *open = ask->operations[i]->open;
 
-		if (ask->operations[i]->what_case != AFAR__FILE_HOLD__WHAT_OPEN)
+		if (ask->operations[i]->what_case != AFAR__FILE_HOLD__WHAT_OPEN ||
+		    open_is_refused(fs, ask->who, open->ino, open->access))
 			continue;
 		wait = ask_to_open(core, event, fs, open->ino, open->access);
 		until = wait > until ? wait : until;
 	}
 	return until;
+}
+
+/* Others drop pages before they give the file up. Then what they read waits, and their kernels drop no page that is
+ * being read. */
+static uint64_t ask_to_shorten(struct core *core, struct event *event, const struct fs *fs,
+			       uint64_t ino)
+{
+	const struct file *file = file_cached(fs, ino);
+
+	return file && is_recaller(file, event) ? 0 : ask_others(core, event, fs, ino, HOLD_DROPS);
 }
 
 /* Writes from before a time is set must not be told after that. */
@@ -593,7 +610,7 @@ static uint64_t ask_to_set(struct core *core, struct event *event, struct fs *fs
 	uint64_t until = 0, wait = 0;
 
 	if (ask->mask & FILE_SET_SIZE)
-		until = ask_others(core, event, fs, ask->ino, HOLD_DROPS);
+		until = ask_to_shorten(core, event, fs, ask->ino);
 	if (ask->mask & FILE_SET_MTIME)
 		wait = ask_others(core, event, fs, ask->ino, HOLD_TIMES);
 	return wait > until ? wait : until;
@@ -613,7 +630,7 @@ static uint64_t ask_to_change(struct core *core, struct event *event, struct fs 
 	case AFAR__FILE_CHANGE__WHAT_SET:
 		return ask_to_set(core, event, fs, ask->set);
 	case AFAR__FILE_CHANGE__WHAT_PUNCH:
-		return ask_others(core, event, fs, ask->punch->ino, HOLD_DROPS);
+		return ask_to_shorten(core, event, fs, ask->punch->ino);
 	case AFAR__FILE_CHANGE__WHAT_MAKE:
 		/* It may open what is there. */
 		if (ask->make->handle == 0 || ask->make->is_nameless ||

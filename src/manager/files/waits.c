@@ -151,7 +151,7 @@ static uint64_t hold_wait(struct core *core, struct event *event)
 
 	if (fs && fs->nr_unclaimed != 0 && !is_claim(ask))
 		return event->answer_by;
-	if (fs) {
+	if (fs && !hold_is_refused(core, event)) {
 		until = delegations_wait_to_hold(core, event, fs);
 		wait = drops_wait_to_hold(core, event, fs);
 		until = wait > until ? wait : until;
@@ -180,14 +180,16 @@ static uint64_t change_wait(struct core *core, struct event *event)
 		return 0;
 	if (fs->nr_unclaimed != 0)
 		return event->answer_by;
+	if (change_is_refused(core, event, fs))
+		return 0;
 	if (waits_for_scrubs(fs, ask)) {
 		scrubs_hurry(fs);
 		return event->answer_by;
 	}
-	until = recalls_wait(core, event, fs);
-	wait = delegations_wait_to_change(event, fs);
-	until = wait > until ? wait : until;
+	until = delegations_wait_to_change(event, fs);
 	wait = drops_wait_to_change(core, event, fs);
+	until = wait > until ? wait : until;
+	wait = recalls_wait(core, event, fs, until <= core_now(core));
 	until = wait > until ? wait : until;
 	wait = wait_for_gone(event, fs, ask);
 	until = wait > until ? wait : until;
