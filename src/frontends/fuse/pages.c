@@ -66,7 +66,7 @@ struct pages {
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all, but what is atomic */
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER, added = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t changed, added;			  /* with the clock that nobody sets */
 static struct cds_list_head buckets[BUCKETS];
 static CDS_LIST_HEAD(present);
 static CDS_LIST_HEAD(queue);
@@ -89,7 +89,7 @@ static struct timespec after_ms(long ms)
 {
 	struct timespec at;
 
-	clock_gettime(CLOCK_REALTIME, &at);
+	clock_gettime(CLOCK_MONOTONIC, &at);
 	at.tv_nsec += ms % 1000 * MS_NS;
 	at.tv_sec += ms / 1000 + at.tv_nsec / SECOND_NS;
 	at.tv_nsec %= SECOND_NS;
@@ -116,15 +116,22 @@ static uint64_t quiet_since(struct mount *mount, uint64_t ino)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void begin_buckets(void)
+static void begin_all(void)
 {
+	pthread_condattr_t attributes;
+
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&changed, &attributes);
+	pthread_cond_init(&added, &attributes);
+	pthread_condattr_destroy(&attributes);
 	for (unsigned i = 0; i < BUCKETS; i++)
 		CDS_INIT_LIST_HEAD(&buckets[i]);
 }
 
 static struct cds_list_head *bucket_of(uint64_t ino)
 {
-	pthread_once(&once, begin_buckets);
+	pthread_once(&once, begin_all);
 	return &buckets[ino * UINT64_C(0x9e3779b97f4a7c15) >> 52];
 }
 
@@ -674,6 +681,7 @@ bool pages_end(void)
 	struct timespec until;
 	bool have_ended;
 
+	pthread_once(&once, begin_all);
 	pthread_mutex_lock(&mutex);
 	serving = NULL;
 	has_ended = true;
