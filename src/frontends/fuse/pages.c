@@ -73,7 +73,8 @@ static CDS_LIST_HEAD(queue);
 static struct mount *serving; /* NULL: there are no threads, or they are to end */
 static bool has_ended;
 static unsigned nr_running, nr_droppers, nr_idle, nr_in_kernel;
-static uint64_t renewing_since; /* 0: nothing is being asked */
+static bool is_looking, is_renewing; /* their threads run */
+static uint64_t renewing_since;	     /* 0: nothing is being asked */
 static uint64_t tried_at;
 static atomic_bool is_silent;
 
@@ -375,6 +376,14 @@ static bool start(void *(*run)(void *argument))
 	return true;
 }
 
+/* Returns whether somebody is there who drops pages. The mutex is held. */
+static bool find_dropper(void)
+{
+	if (nr_idle == 0 && nr_droppers < DROPPERS_MAX)
+		nr_droppers += start(drop_queued);
+	return nr_droppers != 0;
+}
+
 /* `waiting` may be NULL. The mutex is held. */
 static void enqueue(struct pages *pages, struct waiting *waiting)
 {
@@ -390,8 +399,7 @@ static void enqueue(struct pages *pages, struct waiting *waiting)
 		pages->nr_users++;
 		cds_list_add_tail(&pages->queued, &queue);
 	}
-	if (nr_idle == 0 && nr_droppers < DROPPERS_MAX)
-		nr_droppers += start(drop_queued);
+	find_dropper();
 	pthread_cond_signal(&added);
 }
 
@@ -531,14 +539,16 @@ static void *renew_all(void *argument)
 	return NULL;
 }
 
-/* The mutex is held. */
+/* A thread that could not be begun is tried again with the next request. The mutex is held. */
 static void begin(struct mount *mount)
 {
-	if (serving || has_ended)
+	if (has_ended)
 		return;
 	serving = mount;
-	start(look_at_all);
-	start(renew_all);
+	if (!is_looking)
+		is_looking = start(look_at_all);
+	if (!is_renewing)
+		is_renewing = start(renew_all);
 }
 
 void pages_set_silent(struct mount *mount, struct pages *pages, bool is)
@@ -639,7 +649,7 @@ static bool add_waiting(struct mount *mount, struct pages *pages, const struct w
 	struct waiting *waiting;
 
 	begin(mount);
-	waiting = serving ? malloc(sizeof(*waiting)) : NULL;
+	waiting = serving && find_dropper() ? malloc(sizeof(*waiting)) : NULL;
 	if (!waiting)
 		return false;
 	*waiting = *model;
