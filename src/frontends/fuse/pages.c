@@ -24,7 +24,8 @@
 #include "session.h"
 
 #define BUCKETS	      4096U
-#define DROPPERS_MAX  4U
+#define DROPPERS      4U
+#define DROPPERS_MAX  256U /* when others wait for pages whose servers are away */
 #define LOOK_MS	      50
 #define RENEW_MS      100
 #define ASK_AGAIN_MS  500U   /* about what others write */
@@ -379,9 +380,16 @@ static bool start(void *(*run)(void *argument))
 /* Returns whether somebody is there who drops pages. The mutex is held. */
 static bool find_dropper(void)
 {
-	if (nr_idle == 0 && nr_droppers < DROPPERS_MAX)
+	if (nr_idle == 0 && nr_droppers < DROPPERS)
 		nr_droppers += start(drop_queued);
 	return nr_droppers != 0;
+}
+
+/* All may wait for pages that are being read. The mutex is held. */
+static void help_droppers(void)
+{
+	if (nr_idle == 0 && nr_droppers < DROPPERS_MAX && !cds_list_empty(&queue))
+		nr_droppers += start(drop_queued);
 }
 
 /* `waiting` may be NULL. The mutex is held. */
@@ -484,6 +492,7 @@ static void *look_at_all(void *argument)
 		visit_all(serving, &visits, look_at);
 		if (renewing_since && now_ms() - renewing_since > PATIENCE_MS)
 			is_silent = true;
+		help_droppers();
 		wait_ms(LOOK_MS);
 	}
 	free(visits.list);
