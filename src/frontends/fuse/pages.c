@@ -106,11 +106,15 @@ static int64_t since_of(const struct mount *mount, uint64_t ino)
 	return since ? (int64_t)(((uint64_t)(mount->epoch & 0x7fff) << 48) + since) : 0;
 }
 
-/* 0: somebody elsewhere may write the file. */
+/* 0: somebody elsewhere may write the file, or nobody can say, because there is no session just now. Waits for nobody. */
 static uint64_t quiet_since(struct mount *mount, uint64_t ino)
 {
-	const int64_t since = CALL(mount, since_of(mount, ino));
+	int64_t since;
 
+	if (pthread_rwlock_tryrdlock(&mount->lock) != 0)
+		return 0;
+	since = mount->fs && !mount->is_another ? since_of(mount, ino) : 0;
+	pthread_rwlock_unlock(&mount->lock);
 	return since > 0 ? (uint64_t)since : 0;
 }
 
