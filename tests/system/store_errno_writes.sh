@@ -30,7 +30,7 @@ fails() {
 	got=0
 	timeout $((20 * slowness)) "$@" >out 2>line || got=$?
 	[ "$got" -ne 0 ] && [ "$got" -lt 124 ] || fail "$what with errno $errno ended with $got: $(cat out line)"
-	grep -Eq 'cannot use its device|Input/output error' line out || fail "$what with errno $errno said: $(cat out line)"
+	grep -Eq 'cannot use its device|Input/output error|all stores are away, or read only' line out || fail "$what with errno $errno said: $(cat out line)"
 }
 
 # well COMMAND…: it does, once the server is back.
