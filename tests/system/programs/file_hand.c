@@ -125,9 +125,8 @@ static int64_t do_listed(const char *a, const char *b, const char *c)
 	int nr;
 
 	(void)b;
-	found[0].size = sizeof(found[0]);
 	(void)c;
-	found[0].stat.size = sizeof(found[0].stat);
+	found[0].size = sizeof(found[0]);
 	nr = afar_fs_readdir(fs, NULL, root, NULL, true, found, NAMES_MAX);
 	for (int i = 0; i < nr; i++)
 		if (strcmp(found[i].name, a) == 0)
