@@ -83,7 +83,8 @@ enum afar_opcode {
 #define AFAR_OP_CHECKED 0x8U
 
 struct afar_iov {
-	struct afar_buffer *buffer; /* that contains `addr`; NULL: plain memory, not on verbs */
+	struct afar_buffer
+		*buffer; /* that contains `addr`; NULL: unregistered memory, not on verbs */
 	void *addr;
 	size_t length; /* bytes */
 };
@@ -214,7 +215,7 @@ int afar_queue_connect(struct afar_queue *queue, struct afar_target *target);
  * Takes up to `n` operations, in order; never blocks or allocates. Returns how many were taken:
  * fewer than `n` when the queue is full (reap, then submit the rest), or when the next one is
  * malformed. If the first is malformed: -EINVAL (opcode, flags, null target or iov, a flush of a
- * part, plain memory where the servers' transport is verbs), -ERANGE (past the end), -EACCES (a
+ * part, unregistered memory where the servers' transport is verbs), -ERANGE (past the end), -EACCES (a
  * write to a region without AFAR_RIGHT_WRITE), -EROFS (a write to a sealed region), -EOPNOTSUPP (an
  * atomic on a region made with AFAR_ALLOC_NIC_ATOMICS, over a transport that has none).
  * Failures of the transfer itself come as completions, -ENOTCONN without afar_queue_connect() among

@@ -145,7 +145,7 @@ int afar_region_list(struct afar_namespace *ns, uint64_t after, struct afar_regi
  * transferred. All or nothing: returns the byte count asked for, or an error. After an error any
  * part may have been written. Nothing is moved if the range is not wholly inside the region.
  *
- * If the transport needs registered memory, more than 64 KiB of plain memory are registered for the
+ * If the transport needs registered memory, more than 64 KiB of unregistered memory are registered for the
  * transfer. Less is copied part by part, and so is more if the process may pin no more memory.
  *
  * Memory that is not there is -EFAULT where the kernel notices, and SIGSEGV where the library

@@ -30,7 +30,7 @@ struct afar_session_options {
 	/* The only transport to reach servers over: "local", "tcp", "verbs". NULL: $AFAR_PATH; if
 	 * that is not set, the best that works for each server. */
 	const char *path;
-	/* Bytes of plain memory that may stay registered after transfers of more than 64 KiB, on
+	/* Bytes of unregistered memory that may stay registered after transfers of more than 64 KiB, on
 	 * transports that need registered memory. A registration is found again as long as nobody
 	 * frees the memory or maps it anew. 0: none; registered buffers are better. */
 	uint64_t registration_bytes;
@@ -78,7 +78,7 @@ struct afar_session_stat {
 	uint64_t nr_cache_misses;  /* populated anew */
 	uint64_t huge_bytes;	   /* of all the process's memory: on huge pages */
 	/* Memory registered with transports that need it: buffers, mappings, queues' own memory,
-	 * plain memory. */
+	 * unregistered memory. */
 	uint64_t nr_registrations; /* made since the session began */
 	uint64_t registered_bytes; /* now */
 	uint64_t nr_bounced; /* transfers copied part by part, because registering was refused */

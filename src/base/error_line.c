@@ -2,7 +2,7 @@
 /*
  * The calling thread's last failure. Called by everyone. The lines of a thread are on the heap from its first failure to its
  * end, not in static thread memory. A library that is loaded by dlopen() gets a few hundred bytes of that at most, and
- * hold.h needs them.
+ * epoch.h needs them.
  */
 #include <pthread.h>
 #include <stdarg.h>

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/epoch.h"
 #include "base/error.h"
 #include "base/forks.h"
-#include "base/hold.h"
 #include "client/base/abi.h"
 #include "client/base/call.h"
 #include "client/session/registrations.h"
@@ -345,7 +345,7 @@ static struct afar_session *session_new(void)
 	CDS_INIT_LIST_HEAD(&session->targets);
 	CDS_INIT_LIST_HEAD(&session->file_systems);
 	CDS_INIT_LIST_HEAD(&session->free_reaches);
-	CDS_INIT_LIST_HEAD(&session->lingering);
+	CDS_INIT_LIST_HEAD(&session->deferred);
 	CDS_INIT_LIST_HEAD(&session->idle_queues);
 	session_counts_init(&session->counts);
 	pthread_mutex_init(&session->attach_lock, NULL);
@@ -480,7 +480,7 @@ int session_open(const struct session_events *events, const char *uri,
 					 &session->segments);
 	if (!ret)
 		ret = registrations_open(session, options.registration_bytes);
-	hold_prepare(); /* now, because the process may have only one thread yet */
+	epoch_prepare(); /* now, because the process may have only one thread yet */
 	if (!ret)
 		ret = rpc_loop_start("afar-control", &session->loop);
 	session->fabrics.loop = session->loop;

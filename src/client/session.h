@@ -69,8 +69,9 @@ struct afar_session {
 	char congestion[FABRIC_CONGESTION_MAX]; /* of data connections, at this end */
 	struct fabrics fabrics;
 	struct segment_cache *segments;		  /* for mappings and buffers */
-	struct registration_cache *registrations; /* of plain memory; NULL: none are kept */
-	_Atomic uint64_t nr_bounced; /* transfers of plain memory that could not be registered */
+	struct registration_cache *registrations; /* of unregistered memory; NULL: none are kept */
+	_Atomic uint64_t
+		nr_bounced; /* transfers of unregistered memory that could not be registered */
 
 	pthread_mutex_t lock; /* guards all below; held for moments only */
 	pthread_cond_t changed;
@@ -83,7 +84,7 @@ struct afar_session {
 	char principal[AFAR_PRINCIPAL_MAX + 1]; /* our name, as the manager says it */
 	uint64_t features; /* of the manager that it is connected to, or was: RPC_FEATURE_… */
 	char *cluster;	   /* the manager's: another one at the address cannot go on with us */
-	atomic_bool has_warned_of_pinning; /* plain.c; needs no lock */
+	atomic_bool has_warned_of_pinning; /* unregistered.c; needs no lock */
 	struct backoff retry;
 	uint64_t next_request_id;
 	struct cds_list_head calls; /* in flight, in order of request id */
@@ -98,9 +99,10 @@ struct afar_session {
 	struct cds_list_head targets;	   /* open regions: struct afar_target */
 	struct cds_list_head file_systems; /* open ones: struct afar_fs */
 	_Atomic uint64_t nr_file_handles;  /* numbers that open files have had */
-	struct cds_list_head lingering; /* closed regions that writes may still reach: linger.c */
+	struct cds_list_head
+		deferred; /* closed regions that writes may still reach: deferred_close.c */
 	atomic_uint nr_lingering;
-	uint64_t linger_after; /* do not ask servers about them again before this time */
+	uint64_t deferred_after; /* do not ask servers about them again before this time */
 
 	struct cds_list_head idle_queues; /* for blocking calls: struct afar_queue */
 	unsigned nr_blocking_queues;

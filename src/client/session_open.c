@@ -2,9 +2,9 @@
 /* Opening a session. Here, above all parts of the library, it is told which of them want to hear what happens to it. */
 #include "client/base/call.h"
 #include "client/files/fs.h"
-#include "client/files/inode/fs_known.h"
+#include "client/files/inode/attr_cache.h"
 #include "client/files/io/fs_used.h"
-#include "client/namespace/linger.h"
+#include "client/namespace/deferred_close.h"
 #include "client/queue/queue.h"
 #include "client/region/attach.h"
 #include "client/session.h"
@@ -27,7 +27,7 @@ static bool ask(struct afar_session *session, Afar__Request *request, struct rpc
 		else if (request->file_revoke->only_times)
 			fs_tell_times(session, request->file_revoke, call);
 		else
-			known_revoke(session, request->file_revoke, call);
+			attr_cache_revoke(session, request->file_revoke, call);
 		return true;
 	case AFAR__REQUEST__CALL_FILES_GONE:
 		used_ask(session, request, call);

@@ -153,7 +153,7 @@ struct fabric_ops {
 	/* True: its device leads to an address. NULL: there is no choice of devices. */
 	bool (*reaches)(struct fabric *fabric, const char *address);
 	/* True: an address may lead somewhere from this machine. Does not connect. NULL: it may. */
-	bool (*is_near)(const char *address);
+	bool (*is_same_host)(const char *address);
 	void (*close)(struct fabric *fabric);
 
 	/* Opens one more domain. Close its registrations and endpoints before the domain. */
@@ -248,9 +248,9 @@ static inline bool fabric_reaches(struct fabric *fabric, const char *address)
 	return !fabric->ops->reaches || fabric->ops->reaches(fabric, address);
 }
 
-static inline bool fabric_is_near(const struct fabric *fabric, const char *address)
+static inline bool fabric_is_same_host(const struct fabric *fabric, const char *address)
 {
-	return !fabric->ops->is_near || fabric->ops->is_near(address);
+	return !fabric->ops->is_same_host || fabric->ops->is_same_host(address);
 }
 
 static inline void fabric_close(struct fabric *fabric)

@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "base/hold.h"
+#include "base/epoch.h"
 #include "fabric/fabric.h"
 
 /* How many times a thread is inside a gate. Each has a cache line of its own. */
@@ -28,20 +28,20 @@ struct fabric_inside {
 /*
  * A gate guards windows, that is, mapped memory of a peer. It shuts for good before that memory
  * goes away, with its connection or with one of the connection's keys. A thread enters within a
- * hold (base/hold.h) and may use the memory until it leaves, because the peer waits for it
+ * hold (base/epoch.h) and may use the memory until it leaves, because the peer waits for it
  * (fabric_endpoint_end()). The gate is freed when its connection and all its counted users
  * (fabric_gate_drop()) are done with it.
  *
  * Each thread counts itself in a place of its own. Plain stores do for that if the peer has the
- * kernel put barriers into our threads (hold_reach_all()). The peer does so between shutting the
+ * kernel put barriers into our threads (epoch_reach_all()). The peer does so between shutting the
  * gate and looking who is inside.
  */
 struct fabric_gate {
 	const atomic_uint *_Atomic word; /* the peer changes it, too */
 	unsigned open;			 /* the word's value while the gate is open */
-	struct fabric_inside *inside;	 /* HOLD_NUMBERS of them; the peer reads them */
+	struct fabric_inside *inside;	 /* EPOCH_NUMBERS of them; the peer reads them */
 	bool is_reached;		 /* plain stores do */
-	/* Called within a hold, after the gate has shut and the last thread has left. */
+	/* Called within an epoch section, after the gate has shut and the last thread has left. */
 	void (*left)(const struct fabric_gate *gate);
 	atomic_uint nr_users;
 };
@@ -130,7 +130,7 @@ static inline void fabric_note_deaths(struct fabric *fabric)
 
 /* ---- Gates */
 
-/* Call it within a hold. */
+/* Call it within an epoch section. */
 static inline bool fabric_gate_is_open(const struct fabric_gate *gate)
 {
 	const atomic_uint *word = atomic_load_explicit(&gate->word, memory_order_acquire);
@@ -141,10 +141,10 @@ static inline bool fabric_gate_is_open(const struct fabric_gate *gate)
 /* The peer sees it after what was done before, and before we read the gate's word again. */
 static inline void fabric_gate_count(const struct fabric_gate *gate, unsigned change)
 {
-	const unsigned number = hold_number();
+	const unsigned number = epoch_number();
 	atomic_uint *nr = &gate->inside[number].nr;
 
-	if (!gate->is_reached || number == HOLD_SHARED) {
+	if (!gate->is_reached || number == EPOCH_SHARED) {
 		atomic_fetch_add(nr, change);
 		return;
 	}
@@ -158,14 +158,14 @@ static inline void fabric_gate_count(const struct fabric_gate *gate, unsigned ch
 static inline void fabric_gate_left(const struct fabric_gate *gate)
 {
 	atomic_thread_fence(memory_order_seq_cst);
-	for (unsigned i = 0; i < HOLD_NUMBERS; i++) {
+	for (unsigned i = 0; i < EPOCH_NUMBERS; i++) {
 		if (atomic_load(&gate->inside[i].nr) > 0)
 			return;
 	}
 	gate->left(gate);
 }
 
-/* Call it in the same hold. True: what was done since fabric_gate_enter() counts. */
+/* Call it in the same epoch section. True: what was done since fabric_gate_enter() counts. */
 static inline bool fabric_gate_leave(struct fabric_gate *gate)
 {
 	fabric_gate_count(gate, -1U);
@@ -175,7 +175,7 @@ static inline bool fabric_gate_leave(struct fabric_gate *gate)
 	return false;
 }
 
-/* Call it within a hold. True: the thread may touch the memory until it leaves. False: it is
+/* Call it within an epoch section. True: the thread may touch the memory until it leaves. False: it is
  * shut. */
 static inline bool fabric_gate_enter(struct fabric_gate *gate)
 {

@@ -113,7 +113,7 @@ struct finding {
 	int64_t nr_later;     /* attempts that succeeded after that          */
 };
 
-/* The buffer of the memory that is transferred; NULL where plain memory will do. */
+/* The buffer of the memory that is transferred; NULL where unregistered memory will do. */
 static struct afar_buffer *buffer;
 
 static int register_if_needed(struct afar_session *session, uint8_t *memory)

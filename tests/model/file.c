@@ -8,18 +8,18 @@
  *     a write                write_once() in file_transfer.c: inside the inode's gate it makes room
  *                            (inode_extend()), posts, and tells the end before it completes (inode_tell_end())
  *     a truncate             file_resize() in file_change.c: its own gate is shut, so nothing of its own is
- *                            posted or loose (inode_shut()). It zeroes the rest of the unit when others have
+ *                            posted or in doubt (inode_shut()). It zeroes the rest of the unit when others have
  *                            given the file up (CUT_ASKS). Ends are lowered
  *     a recall               give_up() in fs_recall.c
  *     a close                file_close() in file.c, closings_take() in fs_closing.c
- *     claims                 fs_session_resumed() in fs_claim.c, of what is open, with ends and layouts
+ *     claims                 fs_session_resumed() in fs_reclaim.c, of what is open, with ends and layouts
  *   the manager            src/manager/files/
- *     holds                  holds.c: hold_open(), hold_close(), hold_end(), hold_claim(),
+ *     holds                  holds.c: hold_open(), hold_close(), epoch_exit(), hold_reclaim(),
  *                            files_session_left() when the session's servers have fenced it
  *     recalls                recalls.c: recalls_wait() before a cut, recall_wait_for() meanwhile
  *     growing, cutting       lengths.c: file_extend(), file_resize(), file_trim(); calls.c: sync_file()
  *     a file's end           table.c: file_settle(), file_destroy(), end_unlinked() after a restart
- *     what changes wait for  waits.c: change_wait(), hold_wait()
+ *     what changes wait for  waits.c: change_wait(), epoch_wait()
  *     free units             pool.c: pool_take(), pool_give(), pool_give_zeroed()
  *     sweeps                 scrubs.c: scrubs_drive(), files_scrubbed()
  *   a server               src/server/memory/trim.c: orders of an earlier connection are dropped before it joins again
@@ -116,7 +116,7 @@ static void lose_manager(const struct file_world *rules, struct file_state *stat
 
 	client->is_joined = 0;
 	if (client->life != GONE)
-		state->unclaimed |= bit_of(c);
+		state->unreclaimed |= bit_of(c);
 	if (client->write == WRITE_GROWN && state->files[client->posted.file].unit == 0)
 		client->write = WRITE_GROWS;
 	if (client->write == WRITE_GROWS)
@@ -197,21 +197,21 @@ static void claim(const struct file_world *rules, struct file_state *state, unsi
 				 claimed_end(rules, &client->opened[f]),
 				 rules->bug == FILE_BUG_OLD_END_CLAIMED);
 	}
-	state->unclaimed &= (uint8_t)~bit_of(c);
+	state->unreclaimed &= (uint8_t)~bit_of(c);
 	client->is_joined = 1;
 }
 
 static void kill_client(const struct file_world *rules, struct file_state *state, unsigned c)
 {
 	struct client *client = &state->clients[c];
-	struct client dead = {.life = DEAD, .loose = client->loose};
+	struct client dead = {.life = DEAD, .doubt = client->doubt};
 
 	if (client->write == WRITE_POSTED)
-		dead.loose = client->posted;
-	if (dead.loose.unit == 0)
+		dead.doubt = client->posted;
+	if (dead.doubt.unit == 0)
 		dead.life = FENCED_OFF;
 	*client = dead;
-	if (state->unclaimed & bit_of(c))
+	if (state->unreclaimed & bit_of(c))
 		count_on_claims(rules, state);
 }
 
@@ -227,7 +227,7 @@ static void client_failures(struct search *search, const struct file_world *rule
 	}
 	next = *state;
 	if (client->write == WRITE_POSTED && may_fail(rules, &next)) {
-		next.clients[c].loose = client->posted;
+		next.clients[c].doubt = client->posted;
 		next.clients[c].posted = (struct posted){0};
 		next.clients[c].write = WRITE_NONE;
 		search_reach(search, "client and server: the connection is lost", STEP_FAILURE,
@@ -243,7 +243,7 @@ static void client_failures(struct search *search, const struct file_world *rule
 	    (client->life == FENCED_OFF ||
 	     (client->life == DEAD && rules->bug == FILE_BUG_FREED_BEFORE_FENCE))) {
 		next.clients[c].life = GONE;
-		next.unclaimed &= (uint8_t)~bit_of(c);
+		next.unreclaimed &= (uint8_t)~bit_of(c);
 		for (unsigned f = 0; f < rules->nr_files; f++) {
 			struct file *file = &next.files[f];
 

@@ -14,8 +14,8 @@
 	/* A late write lands in what is another's by then. */                                    \
 	X(TRUNCATE_WITHOUT_RECALL, "truncate: other holders are not asked first")                 \
 	X(RECALL_ANSWERED_EARLY, "recall: answered while a write is posted")                      \
-	X(RECALL_FORGETS_LOOSE, "recall: answered while a write is loose")                        \
-	X(CLOSE_FORGETS_LOOSE, "close: the hold is given up while a write is loose")              \
+	X(RECALL_FORGETS_DOUBT, "recall: answered while a write is in doubt")                     \
+	X(CLOSE_FORGETS_DOUBT, "close: the hold is given up while a write is in doubt")           \
 	X(FREED_BEFORE_FENCE, "a client died: its holds go before its connections")               \
 	X(LATE_ANSWER_BELIEVED, "recall: where bytes were when an open was answered is believed") \
 	X(GROWTH_ANSWERED_EARLY, "growth: answered before it is committed")                       \

@@ -11,7 +11,7 @@
 static bool may_change(const struct file_world *rules, const struct file_state *state)
 {
 	return state->is_manager_up &&
-	       (state->unclaimed == 0 || rules->bug == FILE_BUG_CHANGES_BEFORE_CLAIMS);
+	       (state->unreclaimed == 0 || rules->bug == FILE_BUG_CHANGES_BEFORE_CLAIMS);
 }
 
 static void give_back(const struct file_world *rules, struct file_state *state, uint8_t *unit)
@@ -31,7 +31,7 @@ static void settle(const struct file_world *rules, struct file_state *state, uns
 	if (!file->is_there || file->has_name || file->holds != 0)
 		return;
 	/* Others may have it open, and have still to tell. */
-	if (state->unclaimed != 0 && rules->bug != FILE_BUG_UNLINKED_FREED_BEFORE_CLAIMS &&
+	if (state->unreclaimed != 0 && rules->bug != FILE_BUG_UNLINKED_FREED_BEFORE_CLAIMS &&
 	    rules->bug != FILE_BUG_CHANGES_BEFORE_CLAIMS)
 		return;
 	cut_bytes(state, file->unit, 0);
@@ -117,7 +117,7 @@ static void close_steps(struct search *search, const struct file_world *rules,
 	struct client *client = &next.clients[c];
 	struct opened *opened = &client->opened[f];
 	struct file *file = &next.files[f];
-	bool is_loose = client->loose.unit != 0 && rules->bug != FILE_BUG_CLOSE_FORGETS_LOOSE;
+	bool is_in_doubt = client->doubt.unit != 0 && rules->bug != FILE_BUG_CLOSE_FORGETS_DOUBT;
 	bool may_ask = may_change(rules, state) && client->is_joined;
 
 	if (opened->handle == OPEN && may_ask && !is_shut(client, f)) {
@@ -126,7 +126,7 @@ static void close_steps(struct search *search, const struct file_world *rules,
 	}
 	next = *state;
 	if (opened->handle == OPEN && may_ask && !is_inside(client, f) && !is_shut(client, f) &&
-	    !is_loose) {
+	    !is_in_doubt) {
 		sync_file(rules, &next, f, c);
 		if (file->holds == bit_of(c) && file->size == 0 && file->unit != 0) {
 			cut_bytes(&next, file->unit, 0);
@@ -156,7 +156,7 @@ static void close_steps(struct search *search, const struct file_world *rules,
 	next = *state;
 	if (c == 0 && state->is_manager_up && file->is_there && !file->has_name &&
 	    file->holds == 0 &&
-	    (state->unclaimed == 0 || rules->bug == FILE_BUG_UNLINKED_FREED_BEFORE_CLAIMS)) {
+	    (state->unreclaimed == 0 || rules->bug == FILE_BUG_UNLINKED_FREED_BEFORE_CLAIMS)) {
 		settle(rules, &next, f);
 		search_reach(search, "manager: ends a file without names", STEP_REPAIR, &next);
 	}
@@ -286,7 +286,7 @@ static void write_steps(struct search *search, const struct file_world *rules,
 		const struct opened *opened = &client->opened[f];
 
 		next = *state;
-		if (opened->handle != OPEN || is_shut(client, f) || client->loose.unit != 0)
+		if (opened->handle != OPEN || is_shut(client, f) || client->doubt.unit != 0)
 			continue;
 		next.clients[c].posted = (struct posted){(uint8_t)f, opened->unit, 0};
 		next.clients[c].write = opened->unit != 0 ? WRITE_POSTED : WRITE_GROWS;
@@ -306,17 +306,17 @@ static void write_steps(struct search *search, const struct file_world *rules,
 	tell_steps(search, rules, state, c, client->posted.file);
 }
 
-static void loose_steps(struct search *search, const struct file_state *state, unsigned c)
+static void doubt_steps(struct search *search, const struct file_state *state, unsigned c)
 {
 	struct file_state next = *state;
 
-	if (state->clients[c].loose.unit == 0)
+	if (state->clients[c].doubt.unit == 0)
 		return;
-	land(&next, &state->clients[c].loose);
+	land(&next, &state->clients[c].doubt);
 	search_reach(search, "server: carries out a write whose connection has ended", STEP_REPAIR,
 		     &next);
 	next = *state;
-	next.clients[c].loose = (struct posted){0};
+	next.clients[c].doubt = (struct posted){0};
 	if (state->clients[c].life == DEAD)
 		next.clients[c].life = FENCED_OFF;
 	search_reach(search, "server: closes an ended connection", STEP_REPAIR, &next);
@@ -384,7 +384,7 @@ static void truncate_steps(struct search *search, const struct file_world *rules
 	for (uint8_t to = 0; to < HALVES; to++) {
 		next = *state;
 		if (opened->handle != OPEN || client->truncate != TRUNCATE_NONE ||
-		    is_inside(client, f) || client->loose.unit != 0)
+		    is_inside(client, f) || client->doubt.unit != 0)
 			continue;
 		client->truncate = TRUNCATE_SHUT;
 		client->truncated_file = (uint8_t)f;
@@ -436,7 +436,7 @@ static void recall_steps(struct search *search, const struct file_world *rules,
 		return;
 	if (is_open && (is_shut(client, f) ||
 			(is_inside(client, f) && rules->bug != FILE_BUG_RECALL_ANSWERED_EARLY) ||
-			(client->loose.unit != 0 && rules->bug != FILE_BUG_RECALL_FORGETS_LOOSE)))
+			(client->doubt.unit != 0 && rules->bug != FILE_BUG_RECALL_FORGETS_DOUBT)))
 		return;
 	if (opened->handle == OPENING)
 		opened->handle = OPENING_RECALLED;
@@ -459,5 +459,5 @@ void client_steps(struct search *search, const struct file_world *rules,
 		recall_steps(search, rules, state, c, f);
 	}
 	write_steps(search, rules, state, c);
-	loose_steps(search, state, c);
+	doubt_steps(search, state, c);
 }

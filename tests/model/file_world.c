@@ -46,8 +46,8 @@ void change_layout(struct file_state *state, unsigned f)
 		client->opened[f].is_present = 0;
 		if (client->write != WRITE_NONE && client->posted.file == f)
 			client->posted.is_old = 1;
-		if (client->loose.unit != 0 && client->loose.file == f)
-			client->loose.is_old = 1;
+		if (client->doubt.unit != 0 && client->doubt.file == f)
+			client->doubt.is_old = 1;
 	}
 }
 
@@ -82,7 +82,7 @@ static const char *wrong_file(const struct file_state *state, const struct file 
 			return "bytes are gone whose write was acknowledged";
 	if (file->size > file->most)
 		return "a size comes back that was cut off";
-	if (state->is_manager_up && state->unclaimed == 0 && file->size < file->least)
+	if (state->is_manager_up && state->unreclaimed == 0 && file->size < file->least)
 		return "a file is shorter than was acknowledged";
 	return NULL;
 }

@@ -59,7 +59,7 @@ struct client {
 	uint8_t write;
 	struct posted posted;
 	/* Its connection has ended, and the server may still carry it out. unit 0: there is none. */
-	struct posted loose;
+	struct posted doubt;
 	uint8_t truncate, truncated_file, truncated_to;
 };
 
@@ -83,7 +83,7 @@ struct file_state {
 	uint8_t harm;
 	uint8_t nr_failures_left;
 	uint8_t is_manager_up;
-	uint8_t unclaimed; /* clients */
+	uint8_t unreclaimed; /* clients */
 	/* Units: */
 	uint8_t free, scrubs; /* stored                                      */
 	uint8_t told;	      /* of the sweep; 0: none is under way          */

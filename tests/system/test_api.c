@@ -82,7 +82,7 @@ static void test_any_range_and_pieces(void **state)
 }
 
 /* Memory that nobody has registered, not even writable where it is only read. */
-static void test_plain_memory(void **state)
+static void test_unregistered_memory(void **state)
 {
 	const size_t lengths[] = {1, 4 * KIB, 64 * KIB, 64 * KIB + 1, 9 * MIB + 5};
 	struct afar_namespace *ns = make_namespace("plain", 1 * MIB, 16 * MIB);
@@ -333,7 +333,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_bytes_come_back),
 		cmocka_unit_test(test_any_range_and_pieces),
-		cmocka_unit_test(test_plain_memory),
+		cmocka_unit_test(test_unregistered_memory),
 		cmocka_unit_test(test_mapping_whole_and_part),
 		cmocka_unit_test(test_names_and_addresses),
 		cmocka_unit_test(test_freed_region_lives_while_open),

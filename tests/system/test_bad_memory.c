@@ -121,7 +121,7 @@ static void test_queue(void **state)
 
 	(void)state;
 	if (!is_on_tcp())
-		skip(); /* plain memory is refused, or copied */
+		skip(); /* unregistered memory is refused, or copied */
 	assert_int_equal(afar_queue_open(session, NULL, &queue), 0);
 	assert_int_equal(afar_queue_connect(queue, afar_region_target(region)), 0);
 	for (unsigned i = 0; i < 3; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A program that may pin little memory (RLIMIT_MEMLOCK). Over a transport that registers memory, its plain memory
+ * A program that may pin little memory (RLIMIT_MEMLOCK). Over a transport that registers memory, its unregistered memory
  * goes through what could be registered. Its own buffers that cannot be registered are errors that say what to do.
  * Other transports do not notice.
  */
@@ -131,7 +131,7 @@ static void check(struct afar_region *of, uint64_t length, uint32_t seed)
 	assert_memory_equal(copy, memory, length);
 }
 
-static void test_plain_memory(void **state)
+static void test_unregistered_memory(void **state)
 {
 	(void)state;
 	check(region, 64 * KIB, 1);
@@ -228,8 +228,10 @@ static void test_limit_raised(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_plain_memory), cmocka_unit_test(test_kept_registrations),
-		cmocka_unit_test(test_buffers),	     cmocka_unit_test(test_queue),
+		cmocka_unit_test(test_unregistered_memory),
+		cmocka_unit_test(test_kept_registrations),
+		cmocka_unit_test(test_buffers),
+		cmocka_unit_test(test_queue),
 		cmocka_unit_test(test_limit_raised),
 	};
 

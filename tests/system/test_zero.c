@@ -25,7 +25,7 @@ struct ground {
 	struct afar_region *region;
 	struct afar_target *target;
 	struct afar_queue *queue;
-	struct afar_buffer *buffer; /* of `data`; NULL: plain memory will do */
+	struct afar_buffer *buffer; /* of `data`; NULL: unregistered memory will do */
 };
 
 static uint8_t model[LENGTH], data[LENGTH], got[LENGTH];

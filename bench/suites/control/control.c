@@ -59,7 +59,7 @@ static struct shape shape_of(unsigned number)
 
 /* ---- Samples */
 
-static int take_ways(const struct shape *shape, struct sample *sample)
+static int take_ops(const struct shape *shape, struct sample *sample)
 {
 	struct preparation preparation = {.bytes = shape->bytes, .nr_clients = shape->nr_clients};
 	int ret = preparation_start(&preparation);
@@ -82,10 +82,10 @@ static int take_population(const struct shape *shape, struct sample *sample)
 /* One after the other, so that their memory is not needed at once; who goes first alternates. */
 static int take_sample(const struct shape *shape, unsigned repetition, struct sample *sample)
 {
-	int ret = repetition % 2 ? take_population(shape, sample) : take_ways(shape, sample);
+	int ret = repetition % 2 ? take_population(shape, sample) : take_ops(shape, sample);
 
 	if (!ret)
-		ret = repetition % 2 ? take_ways(shape, sample) : take_population(shape, sample);
+		ret = repetition % 2 ? take_ops(shape, sample) : take_population(shape, sample);
 	sample->is_taken = !ret;
 	return ret;
 }

@@ -18,7 +18,7 @@
 #include "client/base/abi.h"
 #include "client/base/call.h"
 #include "client/queue/failures.h"
-#include "client/target/near.h"
+#include "client/target/same_host.h"
 
 #define DEFAULT_SPIN_US	     1000 /* longer than a phase in which members take turns */
 #define DEFAULT_PAUSE_US_MAX 10000
@@ -126,7 +126,7 @@ static int run(struct afar_barrier *barrier, const struct afar_op *ops, unsigned
 }
 
 /*
- * Reads near memory by a blocking call, which checks that it stays near. Otherwise reads over the
+ * Reads same-host memory by a blocking call, which checks that it stays on this host. Otherwise reads over the
  * queue, like writes, because servers look for requests first on the connections that are in use.
  */
 int barrier_read(struct afar_barrier *barrier, const void *part, size_t length)
@@ -146,7 +146,7 @@ int barrier_read(struct afar_barrier *barrier, const void *part, size_t length)
 	};
 	int ret;
 
-	if (!target->near)
+	if (!target->same_host)
 		return run(barrier, &op, 1);
 	ret = afar_mapping_read(barrier->mapping, place(barrier, part), length);
 	atomic_thread_fence(memory_order_acquire);
@@ -171,7 +171,7 @@ static int write_through(struct afar_barrier *barrier, uint64_t offset, struct a
 	};
 
 	atomic_thread_fence(memory_order_release);
-	if (near_transfer(target, AFAR_OP_WRITE, &iov, 1, ops[0].offset, length))
+	if (same_host_transfer(target, AFAR_OP_WRITE, &iov, 1, ops[0].offset, length))
 		return 0;
 	return run(barrier, ops, 2);
 }

@@ -98,8 +98,8 @@ static inline bool handle_enter(struct handle *handle)
 	return false;
 }
 
-/* Returns whether it is shut, for threads that hold (base/hold.h) and do not count themselves in.
- * The thread that shuts the handle waits for holds. */
+/* Returns whether it is shut, for threads that hold (base/epoch.h) and do not count themselves in.
+ * The thread that shuts the handle waits for epoch sections. */
 static inline bool handle_is_shut(const struct handle *handle)
 {
 	return atomic_load_explicit(&handle->nr_users, memory_order_acquire) & HANDLE_SHUT;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocking transfers. Copies near memory (near.c). For all else, each call borrows one of the
+ * Blocking transfers. Copies same-host memory (same_host.c). For all else, each call borrows one of the
  * session's own queues. So up to SESSION_BLOCKING_QUEUES threads transfer at once, and meet only
  * while they borrow one.
  */
@@ -8,12 +8,12 @@
 
 #include "base/error.h"
 #include "client/blocking/blocking.h"
-#include "client/blocking/plain.h"
+#include "client/blocking/unregistered.h"
 #include "client/queue/failures.h"
-#include "client/queue/near_look.h"
 #include "client/queue/queue.h"
+#include "client/queue/same_host_map.h"
 #include "client/session/buffer.h"
-#include "client/target/near.h"
+#include "client/target/same_host.h"
 
 #define BLOCKING_DEPTH 64		     /* of one blocking call, in flight */
 #define STALE_NS       ((uint64_t)100000000) /* after so long without use, check the connections */
@@ -21,7 +21,7 @@
 /* Chooses an idle queue: best the one whose connections the target's windows depend on. */
 static struct afar_queue *choose_idle(const struct afar_target *target)
 {
-	struct afar_queue *queue, *wanted = target->near_queue;
+	struct afar_queue *queue, *wanted = target->same_host_queue;
 
 	cds_list_for_each_entry (queue, &target->session->idle_queues, idle_node) {
 		if (queue == wanted)
@@ -85,14 +85,14 @@ void blocking_end(struct afar_target *target, struct afar_queue *queue)
 	handle_unuse(&target->handle);
 }
 
-/* Returns whether all paths that are needed are up, and no loose write may land after ours. */
+/* Returns whether all paths that are needed are up, and no write in doubt may land after ours. */
 static bool is_connected(const struct afar_queue *queue, const struct afar_target *target,
 			 const struct target_need *need)
 {
 	const struct binding *binding;
 	bool is_connected;
 
-	hold_begin();
+	epoch_enter();
 	binding = target->binding;
 	is_connected = binding->is_ready;
 	for (uint32_t i = 0; i < binding->layout->nr_homes && is_connected; i++) {
@@ -100,10 +100,10 @@ static bool is_connected(const struct afar_queue *queue, const struct afar_targe
 		const struct path *path = queue_path(queue, server->reach);
 
 		is_connected = (path && path->state == PATH_UP && server->is_keyed &&
-				server->reach->nr_loose == 0) ||
+				server->reach->nr_in_doubt == 0) ||
 			       (target_is_apart(target) && !need_has(need, binding, i));
 	}
-	hold_end();
+	epoch_exit();
 	return is_connected;
 }
 
@@ -221,7 +221,7 @@ static int transfer_by_queue(const struct afar_op *op, uint64_t length)
 	const struct target_need need = {.pieces = &piece, .nr = 1};
 	uint64_t deadline = session_deadline(op->target->session);
 	struct afar_queue *queue;
-	struct plain plain;
+	struct unregistered unregistered;
 	int ret;
 
 	if (!target_may(op->target, op->opcode))
@@ -233,15 +233,16 @@ static int transfer_by_queue(const struct afar_op *op, uint64_t length)
 	ret = enter_memory(op);
 	if (ret)
 		goto out_end;
-	ret = plain_begin(&plain, queue, op, length);
+	ret = unregistered_begin(&unregistered, queue, op, length);
 	if (!ret) {
 		do
-			ret = blocking_transfer(queue, &plain.ready, plain.length, &need, deadline);
-		while (plain_go_on(&plain, ret));
-		plain_end(&plain);
+			ret = blocking_transfer(queue, &unregistered.ready, unregistered.length,
+						&need, deadline);
+		while (unregistered_go_on(&unregistered, ret));
+		unregistered_end(&unregistered);
 	}
 	if (!ret)
-		near_look(op->target, queue);
+		same_host_map(op->target, queue);
 	leave_memory(op, op->nr_iov);
 out_end:
 	blocking_end(op->target, queue);
@@ -260,7 +261,7 @@ static uint64_t serial_of(struct afar_target *target)
 int target_try(const struct afar_op *op, uint64_t length, uint64_t serial, uint64_t deadline)
 {
 	struct afar_queue *queue;
-	struct plain plain;
+	struct unregistered unregistered;
 	int ret = blocking_begin(op->target, NULL, deadline, &queue);
 
 	if (ret)
@@ -270,15 +271,15 @@ int target_try(const struct afar_op *op, uint64_t length, uint64_t serial, uint6
 		goto out_end;
 	}
 	/* A binding that comes now has connections that this queue has not made. */
-	ret = plain_begin(&plain, queue, op, length);
+	ret = unregistered_begin(&unregistered, queue, op, length);
 	if (ret)
 		goto out_end;
 	do {
-		ret = run(queue, &plain.ready, plain.length, deadline);
+		ret = run(queue, &unregistered.ready, unregistered.length, deadline);
 		if (ret)
 			ret = fail_operation(queue, ret);
-	} while (plain_go_on(&plain, ret));
-	plain_end(&plain);
+	} while (unregistered_go_on(&unregistered, ret));
+	unregistered_end(&unregistered);
 out_end:
 	blocking_end(op->target, queue);
 	return ret;
@@ -310,7 +311,7 @@ int target_transfer(struct afar_target *target, uint16_t opcode, uint32_t flags,
 		.iov = iov,
 	};
 
-	if (!flags && near_transfer(target, opcode, iov, nr_iov, offset, length))
+	if (!flags && same_host_transfer(target, opcode, iov, nr_iov, offset, length))
 		return 0;
 	return transfer_by_queue(&op, length);
 }
@@ -354,14 +355,14 @@ static int atomic_by_queue(const struct afar_op *op)
 	if (ret)
 		ret = fail_atomic(queue, op, ret);
 	else
-		near_look(op->target, queue);
+		same_host_map(op->target, queue);
 	blocking_end(op->target, queue);
 	return ret;
 }
 
 int target_atomic(const struct afar_op *op)
 {
-	int ret = near_atomic(op);
+	int ret = same_host_atomic(op);
 
 	if (ret != -EAGAIN)
 		return ret ? fail_atomic(NULL, op, ret) : 0;
@@ -434,7 +435,7 @@ int target_connect(struct afar_target *target)
 
 	if (ret)
 		return ret;
-	near_look(target, queue);
+	same_host_map(target, queue);
 	blocking_end(target, queue);
 	return 0;
 }

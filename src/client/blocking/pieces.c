@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocking transfers of several pieces: near ones are copied, and all others go over one borrowed queue
+ * Blocking transfers of several pieces: those on this host are copied, and all others go over one borrowed queue
  * together. Files move their bytes so (fs_transfer.c).
  */
 #include <errno.h>
@@ -9,11 +9,11 @@
 
 #include "base/error.h"
 #include "client/blocking/blocking.h"
-#include "client/blocking/plain.h"
+#include "client/blocking/unregistered.h"
 #include "client/queue/failures.h"
-#include "client/queue/near_look.h"
+#include "client/queue/same_host_map.h"
 #include "client/session/buffer.h"
-#include "client/target/near.h"
+#include "client/target/same_host.h"
 
 struct batch {
 	struct afar_target *target;
@@ -251,7 +251,7 @@ static void unpack_pieces(const struct pack *pack, struct batch *batch)
 static int transfer_packed(struct afar_queue *queue, struct batch *batch)
 {
 	struct pack pack;
-	int ret = plain_make_bounce(queue), first = 0;
+	int ret = unregistered_make_bounce(queue), first = 0;
 
 	for (unsigned next = 0; next < batch->nr && ret == 0;) {
 		struct batch part = *batch;
@@ -274,15 +274,16 @@ static int transfer_long(struct afar_queue *queue, const struct batch *batch, un
 {
 	const struct target_need need = {.pieces = &batch->pieces[i], .nr = 1};
 	const struct afar_op op = piece_op(batch, i);
-	struct plain plain;
-	int ret = plain_begin(&plain, queue, &op, op.iov->length);
+	struct unregistered unregistered;
+	int ret = unregistered_begin(&unregistered, queue, &op, op.iov->length);
 
 	if (ret)
 		return ret;
 	do
-		ret = blocking_transfer(queue, &plain.ready, plain.length, &need, batch->deadline);
-	while (plain_go_on(&plain, ret));
-	plain_end(&plain);
+		ret = blocking_transfer(queue, &unregistered.ready, unregistered.length, &need,
+					batch->deadline);
+	while (unregistered_go_on(&unregistered, ret));
+	unregistered_end(&unregistered);
 	return ret;
 }
 
@@ -356,7 +357,7 @@ static int transfer_left(struct batch *batch)
 	if (ret == 0 && batch->opcode == AFAR_OP_WRITE && queue->scratch)
 		ret = fail_unseen(batch, flush_pieces(queue, batch));
 	if (ret == 0)
-		near_look(batch->target, queue);
+		same_host_map(batch->target, queue);
 	blocking_end(batch->target, queue);
 	return ret ? ret : find_lost(batch);
 }
@@ -376,8 +377,8 @@ int target_transfer_pieces(struct afar_target *target, uint16_t opcode, uint32_t
 	for (unsigned i = 0; i < nr; i++) {
 		struct target_piece *piece = &pieces[i];
 
-		piece->status = !flags && near_transfer(target, opcode, &piece->memory, 1,
-							piece->offset, piece->memory.length)
+		piece->status = !flags && same_host_transfer(target, opcode, &piece->memory, 1,
+							     piece->offset, piece->memory.length)
 					? 0
 					: PIECE_LEFT;
 		nr_left += piece->status == PIECE_LEFT;

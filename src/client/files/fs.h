@@ -18,12 +18,12 @@
 
 #include <afar/file.h>
 
+#include "client/files/inode/attr_cache.h"
 #include "client/files/inode/file_ahead.h"
 #include "client/files/inode/file_glance.h"
 #include "client/files/inode/file_map.h"
 #include "client/files/inode/file_view.h"
 #include "client/files/inode/fs_drop.h"
-#include "client/files/inode/fs_known.h"
 #include "client/files/io/fs_closing.h"
 #include "client/files/io/fs_used.h"
 #include "client/files/io/fs_work.h"
@@ -142,9 +142,9 @@ struct afar_fs {
 	bool is_read_only;
 	uint64_t retry_ns; /* 0: calls do not wait longer than usual */
 	uint64_t root;
-	pthread_mutex_t growing; /* held by the one who makes the pool larger */
-	struct fs_known known;	 /* names and attributes that are delegated to us */
-	struct fs_used used;	 /* inodes that the program uses by their number */
+	pthread_mutex_t growing;      /* held by the one who makes the pool larger */
+	struct attr_cache attr_cache; /* names and attributes that are delegated to us */
+	struct fs_used used;	      /* inodes that the program uses by their number */
 	struct fs_closings closings;
 	struct fs_drops drops;
 	struct fs_work work; /* operations on queues that take a thread */
@@ -153,7 +153,7 @@ struct afar_fs {
 	pthread_cond_t changed;
 	struct cds_list_head holds;
 	struct cds_list_head lock_waits; /* struct fs_lock_wait: fs_lock.c */
-	uint64_t nr_claims;		 /* times that the manager was told of all holds */
+	uint64_t nr_reclaims;		 /* times that the manager was told of all holds */
 	/* Events after which the manager's earlier answers about an inode may be wrong, because parts
 	 * of the pool were taken from it. It was trimmed or cut here and closed, or given up. */
 	uint64_t nr_outdated;
@@ -208,7 +208,7 @@ int fs_grow(struct afar_fs *fs, uint64_t pool_bytes, uint64_t bytes);
 /* Makes the pool of a file system that has just been made, a small one. */
 int fs_make_pool(struct afar_namespace *ns);
 
-/* ---- fs_claim.c */
+/* ---- fs_reclaim.c */
 
 /* Numbers a handle. */
 uint64_t fs_new_handle(struct afar_fs *fs);
@@ -219,11 +219,11 @@ struct fs_hold *fs_hold_new(struct file_inode *inode, uint64_t handle, uint32_t 
 void fs_hold_end(struct afar_fs *fs, struct fs_hold *hold);
 /* Returns how often the manager was told of all holds. Compare it before and after a call that
  * opens or closes. If it differs, the manager may have carried out the call before it restarted. */
-uint64_t fs_count_claims(struct afar_fs *fs);
+uint64_t fs_count_reclaims(struct afar_fs *fs);
 /* Tells the manager again of a hold that it may have forgotten. */
-int fs_claim_again(struct afar_fs *fs, const struct fs_hold *hold);
+int fs_reclaim_again(struct afar_fs *fs, const struct fs_hold *hold);
 /* Has the manager ask which inodes are used. */
-int fs_claim_uses(struct afar_fs *fs);
+int fs_reclaim_uses(struct afar_fs *fs);
 /* Makes the session tell of the file system's holds whenever it resumes, until it leaves. -EBUSY: the
  * session has it open already. */
 int fs_join_session(struct afar_fs *fs);
@@ -272,7 +272,7 @@ void inode_leave(struct file_inode *inode);
  */
 int inode_shut(struct file_inode *inode, uint64_t deadline);
 /* Fails as that does if a write can land: -EBUSY. */
-int inode_fail_loose(uint64_t ino);
+int inode_fail_in_doubt(uint64_t ino);
 /* When one gives up shutting that a program waits for. */
 uint64_t inode_shut_deadline(const struct file_inode *inode);
 void inode_reopen(struct file_inode *inode);

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "client/base/abi.h"
 #include "client/base/call.h"
-#include "client/namespace/linger.h"
+#include "client/namespace/deferred_close.h"
 
 int namespace_check(const struct afar_namespace *ns)
 {

@@ -15,7 +15,7 @@ struct afar_region {
 	atomic_uint nr_mappings;
 	struct versions *versions; /* of a copy-on-write region, else NULL: versions.c */
 	char name[AFAR_NAME_MAX + 1];
-	struct cds_list_head lingering; /* once it is closed: in the session's list */
+	struct cds_list_head deferred; /* once it is closed: in the session's list */
 };
 
 /* Returns 0, or why the handle cannot be used. */

@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "client/base/abi.h"
 #include "client/base/call.h"
-#include "client/namespace/linger.h"
-#include "client/target/near.h"
+#include "client/namespace/deferred_close.h"
+#include "client/target/same_host.h"
 
 int region_check(const struct afar_region *region)
 {
@@ -325,11 +325,11 @@ PUBLIC_CALL(int, afar_region_close, (struct afar_region *region), (region))
 	if (ret)
 		return error_fail(ret, "close a region: it is closed already");
 	/* Nobody writes any more when others hear that it is closed. */
-	near_close(&region->target);
+	same_host_close(&region->target);
 	ns = region->ns;
 	regions_settle(ns->session, true);
-	if (target_is_loose(&region->target))
-		region_linger(region);
+	if (target_is_in_doubt(&region->target))
+		region_defer_close(region);
 	else
 		region_leave(region);
 	handle_unuse(&ns->handle);

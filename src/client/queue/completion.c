@@ -104,7 +104,7 @@ static void remember_synced(const struct afar_target *target, const struct path 
 {
 	struct binding *binding;
 
-	hold_begin();
+	epoch_enter();
 	binding = target->binding;
 	for (uint32_t i = 0; i < binding->layout->nr_homes; i++) {
 		struct binding_server *server = &binding->servers[i];
@@ -116,7 +116,7 @@ static void remember_synced(const struct afar_target *target, const struct path 
 		if (is_refused)
 			server->has_refused_sync = true;
 	}
-	hold_end();
+	epoch_exit();
 }
 
 /* Returns whether the handle may move on to the opening that a sync's reply tells. If writes may be

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "client/namespace/linger.h"
+#include "client/namespace/deferred_close.h"
 #include "client/queue/progress.h"
 #include "client/queue/queue.h"
 #include "client/target/apart.h"
@@ -148,9 +148,9 @@ static int get_ticket(struct path_lane *lane, struct binding *binding, uint32_t 
 {
 	int ret;
 
-	if (!lane->loose)
-		lane->loose = malloc(sizeof(*lane->loose));
-	if (!lane->loose)
+	if (!lane->doubt)
+		lane->doubt = malloc(sizeof(*lane->doubt));
+	if (!lane->doubt)
 		return error_code(-ENOMEM);
 	ticket->connection = lane->connection;
 	ret = binding_get_ticket(binding, index, deadline, ticket);
@@ -275,13 +275,13 @@ static int path_try(struct afar_queue *queue, struct path *path, const struct la
 
 /* True if the group's lanes may be reachable from this machine. A lane that has no fabric here
  * counts as reachable, so that connecting reports why not. */
-static bool group_is_near(struct fabrics *fabrics, const struct lane_group *group)
+static bool group_is_same_host(struct fabrics *fabrics, const struct lane_group *group)
 {
 	const struct peer_lane *lane = group->lanes[0];
 	unsigned number;
 
 	return fabrics_get(fabrics, lane->transport, lane->address, &number) != 0 ||
-	       fabric_is_near(fabrics_at(fabrics, number), lane->address);
+	       fabric_is_same_host(fabrics_at(fabrics, number), lane->address);
 }
 
 static uint32_t group_bits(const struct peer *peer, const struct lane_group *group)
@@ -330,7 +330,7 @@ static int path_open(struct afar_queue *queue, struct path *path, struct binding
 			resting = 0;
 			continue;
 		}
-		if (!group_is_near(&queue->session->fabrics, &group)) {
+		if (!group_is_same_host(&queue->session->fabrics, &group)) {
 			tried |= group_bits(peer, &group);
 			continue;
 		}

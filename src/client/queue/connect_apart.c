@@ -44,7 +44,8 @@ static bool is_up(const struct afar_queue *queue, const struct binding_server *s
 {
 	const struct path *path = queue_path(queue, server->reach);
 
-	return server->is_keyed && path && path->state == PATH_UP && server->reach->nr_loose == 0;
+	return server->is_keyed && path && path->state == PATH_UP &&
+	       server->reach->nr_in_doubt == 0;
 }
 
 static int fail_busy(const struct peer *peer)

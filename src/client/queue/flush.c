@@ -40,7 +40,7 @@ static bool find_flush_step(const struct afar_queue *queue, struct operation *fl
 	const struct binding *binding;
 
 	*out = (struct flush_step){.path = NULL};
-	hold_begin();
+	epoch_enter();
 	binding = flush->carrier->binding;
 	if (flush->remaining && flush->operand != binding->number) {
 		flush->operand = binding->number;
@@ -61,7 +61,7 @@ static bool find_flush_step(const struct afar_queue *queue, struct operation *fl
 		     i++)
 			out->keys[i] = *binding_key(binding, copy, out->path->lanes[i].number);
 	}
-	hold_end();
+	epoch_exit();
 	return flush->remaining > 0;
 }
 

@@ -10,11 +10,11 @@
 #include "client/session/buffer.h"
 
 /*
- * Notes the path's writes as loose, however its connections ended: the server may still have bytes
+ * Notes the path's writes as in doubt, however its connections ended: the server may still have bytes
  * of them in a receive buffer. They can land until the server says that it has closed the
  * connection.
  */
-static void note_loose_writes(struct path *path)
+static void note_writes_in_doubt(struct path *path)
 {
 	struct transfer *transfer;
 	bool has_writes = false;
@@ -22,7 +22,7 @@ static void note_loose_writes(struct path *path)
 	cds_list_for_each_entry (transfer, &path->transfers, node) {
 		if (!opcode_writes(transfer->operation->opcode))
 			continue;
-		transfer->operation->carrier->has_loose_writes = true;
+		transfer->operation->carrier->has_writes_in_doubt = true;
 		has_writes = true;
 	}
 	for (uint32_t i = 0; i < path->nr_lanes && has_writes; i++) {
@@ -30,9 +30,9 @@ static void note_loose_writes(struct path *path)
 
 		if (!lane->endpoint)
 			continue;
-		lane->loose->connection = lane->connection;
-		peer_note_loose(path->peer, path->reach, lane->loose);
-		lane->loose = NULL;
+		lane->doubt->connection = lane->connection;
+		peer_note_doubt(path->peer, path->reach, lane->doubt);
+		lane->doubt = NULL;
 	}
 }
 
@@ -40,7 +40,7 @@ void path_end(struct afar_queue *queue, struct path *path, int status)
 {
 	struct transfer *transfer, *next;
 
-	note_loose_writes(path);
+	note_writes_in_doubt(path);
 	for (uint32_t i = 0; i < path->nr_lanes; i++) {
 		if (path->lanes[i].endpoint)
 			fabric_endpoint_close(path->lanes[i].endpoint);
@@ -58,7 +58,7 @@ void path_free(struct afar_queue *queue, struct path *path)
 	peer_remove_path(path->peer, path->reach);
 	path_count_close(queue->session, &path->count);
 	for (uint32_t i = 0; i < PATH_LANES_MAX; i++)
-		free(path->lanes[i].loose);
+		free(path->lanes[i].doubt);
 	free(path);
 }
 

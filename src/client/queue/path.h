@@ -26,7 +26,7 @@ enum path_state {
 /* A connection over one lane. */
 struct path_lane {
 	struct fabric_endpoint *endpoint; /* NULL: there is none */
-	struct peer_loose *loose;	  /* for noting its end; allocated with the endpoint */
+	struct peer_doubt *doubt;	  /* for noting its end; allocated with the endpoint */
 	uint64_t connection; /* the server's number for it, or for the last one; 0: none */
 	uint32_t number;     /* of the server's lane: keys are by it */
 	bool is_connected;   /* or was, before the path ended */
@@ -92,7 +92,7 @@ static inline const struct path_lane *path_home(const struct path *path)
 }
 
 /* The only function that ends a path's connections, whichever side closed them: closes this side,
- * and ends its transfers with `status`. Their writes are loose from then on: the server may still
+ * and ends its transfers with `status`. Their writes are in doubt from then on: the server may still
  * have them before it, and carry them out. */
 void path_end(struct afar_queue *queue, struct path *path, int status);
 /* Gives the queue's path to a server. Makes one that is not connected, if there is none. -ENOMEM. */

@@ -22,7 +22,7 @@ static inline void find_step(const struct afar_queue *queue, const struct operat
 	uint64_t length = operation->remaining;
 	struct layout_piece at;
 
-	hold_begin();
+	epoch_enter();
 	binding = atomic_load_explicit(&operation->carrier->binding, memory_order_acquire);
 	if (__builtin_expect(operation->run_end - operation->offset < length, 0))
 		length = operation->run_end - operation->offset;
@@ -58,7 +58,7 @@ static inline void find_step(const struct afar_queue *queue, const struct operat
 		out->is_counted = true;
 	}
 out_end:
-	hold_end();
+	epoch_exit();
 }
 
 static inline void end_step(const struct step *step)

@@ -202,8 +202,8 @@ static int check_iov(const struct afar_queue *queue, const struct afar_op *op, u
 {
 	unsigned access = op->opcode == AFAR_OP_WRITE ? AFAR_ACCESS_READ : AFAR_ACCESS_WRITE;
 	bool is_driven = op->flags & AFAR_OP_DRIVEN;
-	/* A message copies its data, so that may lie in plain memory. */
-	bool is_plain_allowed =
+	/* A message copies its data, so that may lie in unregistered memory. */
+	bool is_unregistered_allowed =
 		opcode_is_atomic(op->opcode) || !queue->session->fabrics.needs_registration;
 
 	if (is_driven)
@@ -228,7 +228,7 @@ static int check_iov(const struct afar_queue *queue, const struct afar_op *op, u
 					  "submit a driven operation: its memory is not in a "
 					  "buffer; make one with afar_buffer_register() and "
 					  "AFAR_ACCESS_SERVER");
-		if (!iov->buffer && !is_plain_allowed && iov->length)
+		if (!iov->buffer && !is_unregistered_allowed && iov->length)
 			return error_fail(-EINVAL,
 					  "submit an operation: a transport of this session wants "
 					  "memory in a buffer; make one with "

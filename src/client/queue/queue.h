@@ -143,7 +143,7 @@ struct afar_queue {
 
 	/* A blocking call's flush goes to these homes alone. NULL: to all. */
 	const struct target_need *flushed;
-	/* Blocking calls copy plain memory through it; NULL: not needed yet. */
+	/* Blocking calls copy unregistered memory through it; NULL: not needed yet. */
 	struct afar_buffer *bounce;
 
 	/* Epoll of the fabrics' descriptors and the timer, for the user's event loop. */

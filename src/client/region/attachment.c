@@ -103,7 +103,7 @@ static bool look_for_lane(struct attachment *attachment, uint32_t server)
 		if (!fabric->mapped)
 			continue;
 		has_lane = true;
-		if (!fabric_is_near(fabric, lane->address) ||
+		if (!fabric_is_same_host(fabric, lane->address) ||
 		    (attachment->fabric && attachment->fabric != fabric))
 			continue;
 		attachment->fabric = fabric;

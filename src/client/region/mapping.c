@@ -6,7 +6,7 @@
 #include "client/base/call.h"
 #include "client/namespace/region.h"
 #include "client/session/buffer.h"
-#include "client/target/near.h"
+#include "client/target/same_host.h"
 
 struct afar_mapping {
 	struct handle handle;
@@ -92,7 +92,7 @@ PUBLIC_CALL(int, afar_mapping_unmap, (struct afar_mapping *mapping), (mapping))
 		ret = handle_close(mapping, HANDLE_MAPPING);
 	if (ret)
 		return error_fail(ret, "unmap: the mapping was unmapped before");
-	near_wait(&region->target);
+	same_host_wait(&region->target);
 	buffer_destroy(mapping->buffer);
 	handle_retire(mapping);
 	region->nr_mappings--;

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "client/base/call.h"
-#include "client/namespace/linger.h"
+#include "client/namespace/deferred_close.h"
 #include "client/namespace/region.h"
 #include "client/namespace/versions_handle.h"
 #include "client/queue/progress.h"
@@ -19,7 +19,7 @@
 #include "client/region/versions.h"
 #include "client/region/versions_prepare.h"
 #include "client/region/versions_use.h"
-#include "client/target/near.h"
+#include "client/target/same_host.h"
 
 /* ---- Checks */
 
@@ -42,7 +42,7 @@ static int enter(struct afar_region *region, const char *asked)
 
 	if (!handle_enter(handle))
 		return error_fail(-EINVAL, "%s a region: it is being closed", asked);
-	near_wait(&region->target);
+	same_host_wait(&region->target);
 	if ((handle->nr_users & ~HANDLE_SHUT) <= region->nr_mappings + 1)
 		return 0;
 	handle_unuse(handle);
@@ -216,10 +216,10 @@ static int settle(struct afar_region *region, const char *asked)
 {
 	struct afar_target *target = &region->target;
 
-	if (!target_is_loose(target))
+	if (!target_is_in_doubt(target))
 		return 0;
 	target_settle_all(target, session_deadline(target->session));
-	if (!target_is_loose(target))
+	if (!target_is_in_doubt(target))
 		return 0;
 	return error_fail(-AFAR_ESERVER,
 			  "%s the region at %#llx: a server may still carry out a write whose "
@@ -376,13 +376,13 @@ static void thaw(struct afar_region *region)
 	region->target.is_published = region->versions->is_asked;
 }
 
-/* From here on nobody writes: near writers have gone when the windows are closed. */
+/* From here on nobody writes: writers on this host have gone when the windows are closed. */
 static int freeze(struct afar_region *region, const char *asked)
 {
 	int ret;
 
 	region->target.is_published = true;
-	near_close(&region->target);
+	same_host_close(&region->target);
 	ret = enter(region, asked);
 	if (ret)
 		thaw(region);

@@ -20,7 +20,7 @@ void session_counts_init(struct session_counts *counts)
 	CDS_INIT_LIST_HEAD(&counts->queues);
 	CDS_INIT_LIST_HEAD(&counts->paths);
 	CDS_INIT_LIST_HEAD(&counts->ended_paths);
-	CDS_INIT_LIST_HEAD(&counts->nears);
+	CDS_INIT_LIST_HEAD(&counts->same_hosts);
 }
 
 void session_counts_free(struct session_counts *counts)
@@ -168,59 +168,60 @@ void path_count_congestion(struct afar_session *session, struct path_count *coun
 
 /* ---- Windows */
 
-void near_counts_sample(struct near_counts *counts, uint16_t opcode, uint64_t began)
+void same_host_counts_sample(struct same_host_counts *counts, uint16_t opcode, uint64_t began)
 {
 	uint64_t now = clock_ns(), span = now > began ? now - began : 0;
 	struct histogram *spans = &counts->spans[opcode % COUNT_OPCODES];
 
-	counter_add_shared(&spans->counts[histogram_bucket(span)], 1U << COUNT_NEAR_LOG);
+	counter_add_shared(&spans->counts[histogram_bucket(span)], 1U << COUNT_SAME_HOST_LOG);
 }
 
-static uint64_t sum_row(const struct near_counts *near, uint32_t index)
+static uint64_t sum_row(const struct same_host_counts *same_host, uint32_t index)
 {
 	uint64_t sum = 0;
 
-	for (unsigned number = 0; number < HOLD_NUMBERS; number++)
-		sum += counter_get(&near_column(near, number)[index]);
+	for (unsigned number = 0; number < EPOCH_NUMBERS; number++)
+		sum += counter_get(&same_host_column(same_host, number)[index]);
 	return sum;
 }
 
 /* Adds the paths' bytes to `into`, and sets them in the windows' own paths. */
-static void gather_paths(struct counts *into, struct near_counts *near)
+static void gather_paths(struct counts *into, struct same_host_counts *same_host)
 {
 	static const uint16_t movers[] = {AFAR_OP_READ, AFAR_OP_WRITE};
 
-	for (uint32_t i = 0; i < near->nr_paths; i++) {
+	for (uint32_t i = 0; i < same_host->nr_paths; i++) {
 		for (unsigned is_write = 0; is_write < 2; is_write++) {
-			uint64_t bytes = sum_row(near, COUNT_OPCODES + 2 * i + is_write);
+			uint64_t bytes = sum_row(same_host, COUNT_OPCODES + 2 * i + is_write);
 
 			counter_add(&into->of[movers[is_write]].bytes, bytes);
-			near->paths[i].bytes[is_write] = (struct counter){bytes};
+			same_host->paths[i].bytes[is_write] = (struct counter){bytes};
 		}
 	}
 }
 
 /* Adds the counts of windows. The caller holds the session's lock. */
-static void gather_near(struct counts *into, struct near_counts *near)
+static void gather_same_host(struct counts *into, struct same_host_counts *same_host)
 {
 	for (unsigned opcode = 0; opcode < COUNT_OPCODES; opcode++) {
-		uint64_t nr = sum_row(near, opcode);
+		uint64_t nr = sum_row(same_host, opcode);
 
 		if (nr == 0)
 			continue;
 		counter_add(&into->of[opcode].nr, nr);
-		add_spans(&into->spans[opcode], &near->spans[opcode]);
+		add_spans(&into->spans[opcode], &same_host->spans[opcode]);
 		if (opcode == AFAR_OP_FETCH_ADD || opcode == AFAR_OP_COMPARE_SWAP)
 			counter_add(&into->of[opcode].bytes, nr * sizeof(uint64_t));
 	}
-	gather_paths(into, near);
+	gather_paths(into, same_host);
 }
 
-bool near_counts_open(struct afar_session *session, struct near_counts *counts, uint32_t nr_paths)
+bool same_host_counts_open(struct afar_session *session, struct same_host_counts *counts,
+			   uint32_t nr_paths)
 {
 	const uint32_t per_line = CACHE_LINE / sizeof(struct counter);
 	uint32_t height = (COUNT_OPCODES + 2 * nr_paths + per_line - 1) / per_line * per_line;
-	size_t bytes = (size_t)HOLD_NUMBERS * height * sizeof(struct counter);
+	size_t bytes = (size_t)EPOCH_NUMBERS * height * sizeof(struct counter);
 
 	counts->paths = calloc((size_t)nr_paths + 1, sizeof(*counts->paths));
 	counts->columns = aligned_alloc(CACHE_LINE, bytes);
@@ -233,23 +234,23 @@ bool near_counts_open(struct afar_session *session, struct near_counts *counts, 
 	counts->height = height;
 	counts->nr_paths = nr_paths;
 	pthread_mutex_lock(&session->lock);
-	cds_list_add_tail(&counts->node, &session->counts.nears);
+	cds_list_add_tail(&counts->node, &session->counts.same_hosts);
 	pthread_mutex_unlock(&session->lock);
 	return true;
 }
 
-void near_counts_path(struct afar_session *session, struct near_counts *counts, uint32_t path,
-		      uint64_t server, const char *transport)
+void same_host_counts_path(struct afar_session *session, struct same_host_counts *counts,
+			   uint32_t path, uint64_t server, const char *transport)
 {
 	pthread_mutex_lock(&session->lock);
 	name(&counts->paths[path], server, transport);
 	pthread_mutex_unlock(&session->lock);
 }
 
-void near_counts_close(struct afar_session *session, struct near_counts *counts)
+void same_host_counts_close(struct afar_session *session, struct same_host_counts *counts)
 {
 	pthread_mutex_lock(&session->lock);
-	gather_near(&session->counts.ended, counts);
+	gather_same_host(&session->counts.ended, counts);
 	for (uint32_t i = 0; i < counts->nr_paths; i++) {
 		if (counts->paths[i].transport[0])
 			keep(&session->counts, &counts->paths[i]);
@@ -310,15 +311,15 @@ static void sum_up(struct afar_session *session, struct use *use)
 	const struct session_counts *counts = &session->counts;
 	const struct counts *queue;
 	const struct path_count *path;
-	struct near_counts *near;
+	struct same_host_counts *same_host;
 
 	pthread_mutex_lock(&session->lock);
 	add_counts(&use->sums, &counts->ended);
-	cds_list_for_each_entry (near, &counts->nears, node) {
-		gather_near(&use->sums, near);
-		for (uint32_t i = 0; i < near->nr_paths; i++) {
-			if (near->paths[i].transport[0])
-				sum_path(use, &near->paths[i]);
+	cds_list_for_each_entry (same_host, &counts->same_hosts, node) {
+		gather_same_host(&use->sums, same_host);
+		for (uint32_t i = 0; i < same_host->nr_paths; i++) {
+			if (same_host->paths[i].transport[0])
+				sum_path(use, &same_host->paths[i]);
 		}
 	}
 	cds_list_for_each_entry (queue, &counts->queues, node)

@@ -19,8 +19,8 @@
 #include <afar/afar.h>
 
 #include "base/clock.h"
+#include "base/epoch.h"
 #include "base/histogram.h"
-#include "base/hold.h"
 #include "client/session/fabrics.h"
 #include "rpc/rpc.h"
 
@@ -35,9 +35,9 @@ struct count {
 	struct counter nr_failed; /* of nr */
 };
 
-#define COUNT_GAP_MASK 127U  /* of quick operations, every 64th is a sample, on average */
-#define COUNT_SLOW_NS  8000U /* above this, reading the clock costs relatively nothing */
-#define COUNT_NEAR_LOG 6U    /* of near operations, one in 1 << 6 is always a sample */
+#define COUNT_GAP_MASK	    127U  /* of quick operations, every 64th is a sample, on average */
+#define COUNT_SLOW_NS	    8000U /* above this, reading the clock costs relatively nothing */
+#define COUNT_SAME_HOST_LOG 6U	  /* of same-host operations, one in 1 << 6 is always a sample */
 
 /* The counts of a queue, or a sum of such. Only the queue's thread changes them, except for the
  * node. */
@@ -63,12 +63,12 @@ struct path_count {
 
 /*
  * The counts of windows on a region. Each thread counts in a column of its own, by its number
- * (base/hold.h), so threads do not contend. A column counts operations by opcode, then the bytes
+ * (base/epoch.h), so threads do not contend. A column counts operations by opcode, then the bytes
  * read from and written to each server.
  */
-struct near_counts {
+struct same_host_counts {
 	struct cds_list_head node; /* in the session's list */
-	struct counter *columns;   /* HOLD_NUMBERS, of `height` each, on cache lines of their own */
+	struct counter *columns; /* EPOCH_NUMBERS, of `height` each, on cache lines of their own */
 	uint32_t height;
 	uint32_t nr_paths;
 	struct path_count *paths; /* as of the last sum */
@@ -80,8 +80,8 @@ struct session_counts {
 	struct cds_list_head queues; /* of struct counts     */
 	struct cds_list_head paths;  /* of struct path_count */
 	struct cds_list_head ended_paths;
-	struct cds_list_head nears; /* of struct near_counts */
-	struct counts ended;	    /* sum over the queues that are closed */
+	struct cds_list_head same_hosts; /* of struct same_host_counts */
+	struct counts ended;		 /* sum over the queues that are closed */
 };
 
 void session_counts_init(struct session_counts *counts);
@@ -100,13 +100,14 @@ void path_count_congestion(struct afar_session *session, struct path_count *coun
 			   const char *congestion);
 
 /* Begins counting. False: there is no memory. */
-bool near_counts_open(struct afar_session *session, struct near_counts *counts, uint32_t nr_paths);
+bool same_host_counts_open(struct afar_session *session, struct same_host_counts *counts,
+			   uint32_t nr_paths);
 /* Notes that there are windows to this server over this transport; without that, no bytes are
  * counted for the path. It counts as no connection, and not among the session's paths. */
-void near_counts_path(struct afar_session *session, struct near_counts *counts, uint32_t path,
-		      uint64_t server, const char *transport);
+void same_host_counts_path(struct afar_session *session, struct same_host_counts *counts,
+			   uint32_t path, uint64_t server, const char *transport);
 /* Ends counting. The session keeps what was counted. */
-void near_counts_close(struct afar_session *session, struct near_counts *counts);
+void same_host_counts_close(struct afar_session *session, struct same_host_counts *counts);
 
 /* Answers the manager's request for all counts. Call it on the control thread. */
 void counts_answer(struct afar_session *session, struct rpc_call *call);
@@ -115,7 +116,7 @@ void counts_answer(struct afar_session *session, struct rpc_call *call);
 uint32_t counts_draw(struct counts *counts);
 /* Counts a sample that has ended. `began`: when it began. */
 void counts_sample(struct counts *counts, uint16_t opcode, uint64_t began, uint32_t stands_for);
-void near_counts_sample(struct near_counts *counts, uint16_t opcode, uint64_t began);
+void same_host_counts_sample(struct same_host_counts *counts, uint16_t opcode, uint64_t began);
 
 /* ---- On the data path */
 
@@ -144,43 +145,48 @@ static inline void path_count_transfer(struct path_count *count, bool is_write, 
 	counter_add(&count->bytes[is_write], bytes);
 }
 
-static inline struct counter *near_column(const struct near_counts *counts, unsigned number)
+static inline struct counter *same_host_column(const struct same_host_counts *counts,
+					       unsigned number)
 {
 	return &counts->columns[(size_t)number * counts->height];
 }
 
-static inline void near_count(const struct near_counts *counts, uint32_t index, uint64_t more)
+static inline void same_host_count(const struct same_host_counts *counts, uint32_t index,
+				   uint64_t more)
 {
-	unsigned number = hold_number();
-	struct counter *counter = &near_column(counts, number)[index];
+	unsigned number = epoch_number();
+	struct counter *counter = &same_host_column(counts, number)[index];
 
-	if (number == HOLD_SHARED)
+	if (number == EPOCH_SHARED)
 		counter_add_shared(counter, more);
 	else
 		counter_add(counter, more);
 }
 
 /* Returns when an operation begins; 0: it is no sample. Samples are random, and a thread's first
- * operation is one. Call this and the next two within a hold. */
-static inline uint64_t near_counts_begin(const struct near_counts *counts, uint16_t opcode)
+ * operation is one. Call this and the next two within an epoch section. */
+static inline uint64_t same_host_counts_begin(const struct same_host_counts *counts,
+					      uint16_t opcode)
 {
-	uint64_t nr = counter_get(&near_column(counts, hold_number())[opcode % COUNT_OPCODES]);
+	uint64_t nr =
+		counter_get(&same_host_column(counts, epoch_number())[opcode % COUNT_OPCODES]);
 
 	/* Fibonacci hashing: the high bits of the product are evenly spread. */
-	return nr * UINT64_C(0x9e3779b97f4a7c15) >> (64 - COUNT_NEAR_LOG) ? 0 : clock_ns();
+	return nr * UINT64_C(0x9e3779b97f4a7c15) >> (64 - COUNT_SAME_HOST_LOG) ? 0 : clock_ns();
 }
 
-static inline void near_counts_end(struct near_counts *counts, uint16_t opcode, uint64_t began)
+static inline void same_host_counts_end(struct same_host_counts *counts, uint16_t opcode,
+					uint64_t began)
 {
-	near_count(counts, opcode % COUNT_OPCODES, 1);
+	same_host_count(counts, opcode % COUNT_OPCODES, 1);
 	if (began)
-		near_counts_sample(counts, opcode, began);
+		same_host_counts_sample(counts, opcode, began);
 }
 
-static inline void near_counts_transfer(const struct near_counts *counts, uint32_t path,
-					bool is_write, uint64_t bytes)
+static inline void same_host_counts_transfer(const struct same_host_counts *counts, uint32_t path,
+					     bool is_write, uint64_t bytes)
 {
-	near_count(counts, COUNT_OPCODES + 2 * path + is_write, bytes);
+	same_host_count(counts, COUNT_OPCODES + 2 * path + is_write, bytes);
 }
 
 #endif

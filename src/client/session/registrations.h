@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Registrations of plain memory that a session keeps after the transfers that they were made for
+ * Registrations of unregistered memory that a session keeps after the transfers that they were made for
  * (memory/registration_cache.h), if it was opened with registration_bytes. A registration is a
  * buffer of the session's.
  */

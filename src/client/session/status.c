@@ -49,7 +49,7 @@ static bool is_usable(struct afar_session *session, const Afar__Lane *lane)
 	if (session->path[0] && strcmp(session->path, lane->transport) != 0)
 		return false;
 	return fabrics_get(&session->fabrics, lane->transport, lane->address, &number) == 0 &&
-	       fabric_is_near(fabrics_at(&session->fabrics, number), lane->address);
+	       fabric_is_same_host(fabrics_at(&session->fabrics, number), lane->address);
 }
 
 /* Returns the transport that the session would take; NULL: none. */

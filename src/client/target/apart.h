@@ -32,7 +32,7 @@ static inline bool target_is_apart(const struct afar_target *target)
 bool need_has(const struct target_need *need, const struct binding *binding, uint32_t home);
 /* Returns whether a sync may leave out a server: it has no store, or all that the session wrote there has been
  * synced. A store that is away, or read only, then fails no sync, and a sync of one file does not ask a hundred
- * stores. Within a hold, or with a reference. */
+ * stores. Within an epoch section, or with a reference. */
 bool binding_may_skip(const struct binding_server *server);
 /* Notes how much was written to each store before a sync, and then that the sync has covered it. Writes that a
  * store has refused are lost, and the next sync does not wait for them. */

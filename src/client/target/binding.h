@@ -9,8 +9,8 @@
  * change. It only becomes ready, once its keys are there, and unready, once a server tells of a
  * change that it may not include.
  *
- * Threads that move bytes look at a binding within a hold (base/hold.h) and count nothing. Code
- * that needs it for longer takes a reference (target_binding()). target_bind() waits for holds
+ * Threads that move bytes look at a binding within an epoch section (base/epoch.h) and count nothing. Code
+ * that needs it for longer takes a reference (target_binding()). target_bind() waits for epoch sections
  * before it drops the target's own reference.
  */
 #ifndef CLIENT_BINDING_H
@@ -119,7 +119,7 @@ static inline void binding_ref(struct binding *binding)
 	atomic_fetch_add_explicit(&binding->nr_references, 1, memory_order_relaxed);
 }
 
-/* Drops a reference; the last one frees the binding. Not within a hold. NULL is allowed. */
+/* Drops a reference; the last one frees the binding. Not within an epoch section. NULL is allowed. */
 void binding_unref(struct binding *binding);
 
 #endif

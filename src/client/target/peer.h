@@ -111,12 +111,12 @@ struct peer_reach {
 	unsigned nr_paths;
 	/* Connections of any queue that ended under writes; the server may still carry those writes
 	 * out. Before a queue of the session writes here again, it has the server close them. */
-	struct cds_list_head loose;
-	atomic_uint nr_loose;
+	struct cds_list_head doubt;
+	atomic_uint nr_in_doubt;
 	uint64_t changes; /* number of the last change that the server told of; guarded likewise */
 };
 
-struct peer_loose {
+struct peer_doubt {
 	struct cds_list_head node;
 	uint64_t connection; /* the server's number for it */
 };
@@ -126,7 +126,7 @@ struct peer_loose {
 /* Finds or makes a reach, and counts one more target. -ENOMEM. */
 int peer_reach(struct peer *peer, uint64_t ns, uint32_t rights, bool wants_nic_atomics,
 	       struct peer_reach **out);
-/* Counts one target less. None of its writes may be loose. */
+/* Counts one target less. None of its writes may be in doubt. */
 void peer_leave(struct peer *peer, struct peer_reach *reach);
 /* They count paths likewise. A target of the reach must exist when a path is added. */
 void peer_add_path(struct peer *peer, struct peer_reach *reach);
@@ -134,11 +134,11 @@ void peer_remove_path(struct peer *peer, struct peer_reach *reach);
 /* Frees the session's unused reaches. */
 void reaches_free(struct afar_session *session);
 
-/* peer_note_loose() adds a loose connection and takes `loose` over. peer_find_loose() returns any,
- * or 0 for none. peer_forget_loose() removes one that the server has closed. */
-void peer_note_loose(struct peer *peer, struct peer_reach *reach, struct peer_loose *loose);
-uint64_t peer_find_loose(struct peer *peer, struct peer_reach *reach);
-void peer_forget_loose(struct peer *peer, struct peer_reach *reach, uint64_t connection);
+/* peer_note_doubt() adds a connection in doubt and takes `doubt` over. peer_find_doubt() returns any,
+ * or 0 for none. peer_forget_doubt() removes one that the server has closed. */
+void peer_note_doubt(struct peer *peer, struct peer_reach *reach, struct peer_doubt *doubt);
+uint64_t peer_find_doubt(struct peer *peer, struct peer_reach *reach);
+void peer_forget_doubt(struct peer *peer, struct peer_reach *reach, uint64_t connection);
 
 /* Notes the number of a change of layouts that the server told of. No operation then begins on a
  * target of the reach until the target has asked the manager about the change. */

@@ -58,7 +58,7 @@ int peer_reach(struct peer *peer, uint64_t ns, uint32_t rights, bool wants_nic_a
 				.wants_nic_atomics = wants_nic_atomics,
 				.index = reach->index,
 			};
-			CDS_INIT_LIST_HEAD(&reach->loose);
+			CDS_INIT_LIST_HEAD(&reach->doubt);
 			cds_list_add_tail(&reach->node, &peer->reaches);
 		}
 	}
@@ -71,10 +71,10 @@ int peer_reach(struct peer *peer, uint64_t ns, uint32_t rights, bool wants_nic_a
 
 static void drop_contents(struct peer_reach *reach)
 {
-	struct peer_loose *loose, *next;
+	struct peer_doubt *doubt, *next;
 
-	cds_list_for_each_entry_safe (loose, next, &reach->loose, node)
-		free(loose);
+	cds_list_for_each_entry_safe (doubt, next, &reach->doubt, node)
+		free(doubt);
 	tdestroy(reach->keys, free);
 }
 
@@ -122,37 +122,37 @@ void reaches_free(struct afar_session *session)
 
 /* ---- Connections that ended under writes */
 
-void peer_note_loose(struct peer *peer, struct peer_reach *reach, struct peer_loose *loose)
+void peer_note_doubt(struct peer *peer, struct peer_reach *reach, struct peer_doubt *doubt)
 {
 	pthread_mutex_lock(&peer->session->lock);
-	cds_list_add_tail(&loose->node, &reach->loose);
-	reach->nr_loose++;
+	cds_list_add_tail(&doubt->node, &reach->doubt);
+	reach->nr_in_doubt++;
 	pthread_mutex_unlock(&peer->session->lock);
 }
 
-uint64_t peer_find_loose(struct peer *peer, struct peer_reach *reach)
+uint64_t peer_find_doubt(struct peer *peer, struct peer_reach *reach)
 {
 	uint64_t connection = 0;
 
 	pthread_mutex_lock(&peer->session->lock);
-	if (!cds_list_empty(&reach->loose))
+	if (!cds_list_empty(&reach->doubt))
 		connection =
-			cds_list_first_entry(&reach->loose, struct peer_loose, node)->connection;
+			cds_list_first_entry(&reach->doubt, struct peer_doubt, node)->connection;
 	pthread_mutex_unlock(&peer->session->lock);
 	return connection;
 }
 
-void peer_forget_loose(struct peer *peer, struct peer_reach *reach, uint64_t connection)
+void peer_forget_doubt(struct peer *peer, struct peer_reach *reach, uint64_t connection)
 {
-	struct peer_loose *loose, *next;
+	struct peer_doubt *doubt, *next;
 
 	pthread_mutex_lock(&peer->session->lock);
-	cds_list_for_each_entry_safe (loose, next, &reach->loose, node) {
-		if (loose->connection != connection)
+	cds_list_for_each_entry_safe (doubt, next, &reach->doubt, node) {
+		if (doubt->connection != connection)
 			continue;
-		cds_list_del(&loose->node);
-		reach->nr_loose--;
-		free(loose);
+		cds_list_del(&doubt->node);
+		reach->nr_in_doubt--;
+		free(doubt);
 	}
 	pthread_mutex_unlock(&peer->session->lock);
 }

@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "client/target/near.h"
+#include "client/target/same_host.h"
 #include "fabric/atomics.h"
 
 /* ---- Opening and closing */
@@ -100,7 +100,7 @@ int target_init_beside(struct afar_target *target, const struct target_kind *kin
 void target_destroy(struct afar_target *target)
 {
 	target_unlist(target);
-	near_close(target);
+	same_host_close(target);
 	binding_unref(target->binding);
 	pthread_mutex_destroy(&target->lock);
 }
@@ -111,10 +111,10 @@ struct binding *target_binding(struct afar_target *target)
 {
 	struct binding *binding;
 
-	hold_begin();
+	epoch_enter();
 	binding = target->binding;
 	binding_ref(binding);
-	hold_end();
+	epoch_exit();
 	return binding;
 }
 
@@ -122,9 +122,9 @@ bool target_is_ready(struct afar_target *target)
 {
 	bool is_ready;
 
-	hold_begin();
+	epoch_enter();
 	is_ready = target->binding->is_ready;
-	hold_end();
+	epoch_exit();
 	return is_ready;
 }
 
@@ -141,8 +141,8 @@ void target_bind(struct afar_target *target, struct binding *binding)
 	target->length = binding->length;
 	target->is_sealed = binding->layout->is_sealed;
 	pthread_mutex_unlock(&target->session->lock);
-	near_close(target); /* the windows are on the old binding's memory */
-	hold_wait();
+	same_host_close(target); /* the windows are on the old binding's memory */
+	epoch_wait();
 	binding_settle_owed(binding, old);
 	binding_unref(old);
 }
@@ -531,33 +531,33 @@ int binding_settle(struct binding *binding, uint32_t index, uint64_t deadline)
 	uint64_t connection;
 	int ret = 0;
 
-	while (!ret && (connection = peer_find_loose(server->peer, server->reach)) != 0) {
+	while (!ret && (connection = peer_find_doubt(server->peer, server->reach)) != 0) {
 		ticket.connection = connection;
 		ret = binding_get_ticket(binding, index, deadline, &ticket);
 		if (!ret)
-			peer_forget_loose(server->peer, server->reach, connection);
+			peer_forget_doubt(server->peer, server->reach, connection);
 	}
 	return ret;
 }
 
-static bool is_loose_at(const struct binding *binding, uint32_t index)
+static bool is_in_doubt_at(const struct binding *binding, uint32_t index)
 {
-	return binding->servers[index].reach->nr_loose > 0 &&
+	return binding->servers[index].reach->nr_in_doubt > 0 &&
 	       !binding->servers[index].peer->is_lost;
 }
 
-bool target_is_loose(struct afar_target *target)
+bool target_is_in_doubt(struct afar_target *target)
 {
 	struct binding *binding;
-	bool is_loose = false;
+	bool is_in_doubt = false;
 
-	if (!target->has_loose_writes)
+	if (!target->has_writes_in_doubt)
 		return false;
 	binding = target_binding(target);
-	for (uint32_t i = 0; i < binding->layout->nr_homes && !is_loose; i++)
-		is_loose = is_loose_at(binding, i);
+	for (uint32_t i = 0; i < binding->layout->nr_homes && !is_in_doubt; i++)
+		is_in_doubt = is_in_doubt_at(binding, i);
 	binding_unref(binding);
-	return is_loose;
+	return is_in_doubt;
 }
 
 void target_settle_all(struct afar_target *target, uint64_t deadline)
@@ -565,7 +565,7 @@ void target_settle_all(struct afar_target *target, uint64_t deadline)
 	struct binding *binding = target_binding(target);
 
 	for (uint32_t i = 0; i < binding->layout->nr_homes; i++) {
-		if (is_loose_at(binding, i))
+		if (is_in_doubt_at(binding, i))
 			binding_settle(binding, i, deadline);
 	}
 	binding_unref(binding);

@@ -12,11 +12,11 @@
 
 #include <pthread.h>
 
-#include "base/hold.h"
+#include "base/epoch.h"
 #include "client/target/binding.h"
 
 struct afar_queue;
-struct near;
+struct same_host;
 struct operation;
 
 /*
@@ -85,20 +85,20 @@ struct afar_target {
 	atomic_bool is_published; /* a version that nobody writes any more: versions.c */
 	atomic_bool
 		is_used; /* a version that was read or written since the manager was told so: versions_use.c */
-	struct binding *_Atomic binding; /* target_binding(), or within a hold */
+	struct binding *_Atomic binding; /* target_binding(), or within an epoch section */
 	atomic_bool is_lost;		 /* for good: one of its servers has restarted */
 	atomic_bool had_keys;		 /* connections were made for it at least once */
 	pthread_mutex_t lock;		 /* held over calls for layouts, accesses or keys */
 	struct cds_list_head node;	 /* in the session's list; guarded by its lock */
 	/* A connection has ended under a write of ours, which the server may still carry out. The
 	 * memory must not become another region's before the server has closed the connection
-	 * (target_is_loose()), which it does at the latest when the session ends. */
-	atomic_bool has_loose_writes;
+	 * (target_is_in_doubt()), which it does at the latest when the session ends. */
+	atomic_bool has_writes_in_doubt;
 	/* Windows on the part of it that is on this machine; NULL: none are taken. Use them only
-	 * within a hold, or with the lock held (near.c). near_queue is the session's own queue
+	 * within an epoch section, or with the lock held (same_host.c). same_host_queue is the session's own queue
 	 * whose connections they depend on. */
-	struct near *_Atomic near;
-	struct afar_queue *_Atomic near_queue;
+	struct same_host *_Atomic same_host;
+	struct afar_queue *_Atomic same_host_queue;
 };
 
 #define TARGET_TEXT_MAX 352
@@ -204,7 +204,7 @@ struct binding *target_binding(struct afar_target *target);
 /* Returns whether operations may begin, as far as is known. */
 bool target_is_ready(struct afar_target *target);
 /* Replaces the binding by a newer one, and takes over its reference. Operations in flight go on.
- * The caller holds the target's lock. Waits for holds. */
+ * The caller holds the target's lock. Waits for epoch sections. */
 void target_bind(struct afar_target *target, struct binding *binding);
 
 /* ---- Keys and tickets: target.c. All block, until `deadline`. */
@@ -227,8 +227,8 @@ int binding_get_ticket(struct binding *binding, uint32_t index, uint64_t deadlin
 int binding_settle(struct binding *binding, uint32_t index, uint64_t deadline);
 /* Returns whether a server may still carry out a write of ours whose connection has ended. Does not
  * block. */
-bool target_is_loose(struct afar_target *target);
-/* Has all servers close the connections that make the target loose. Ask target_is_loose() whether
+bool target_is_in_doubt(struct afar_target *target);
+/* Has all servers close the connections that put the target in doubt. Ask target_is_in_doubt() whether
  * that has worked. */
 void target_settle_all(struct afar_target *target, uint64_t deadline);
 

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "client/base/abi.h"
 #include "client/base/call.h"
-#include "client/namespace/linger.h"
+#include "client/namespace/deferred_close.h"
 #include "rpc/manager_features.h"
 
 static int check_volume(const struct afar_volume *volume)

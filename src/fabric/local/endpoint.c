@@ -125,9 +125,9 @@ bool local_endpoint_link(struct local_endpoint *endpoint, int fd, enum local_sid
 	endpoint->out_ring = link->rings[side];
 	endpoint->in_ring = link->rings[other];
 	if (side == LOCAL_ACCEPTING_SIDE)
-		endpoint->mine->reaches_all = hold_reach_all();
+		endpoint->mine->reaches_all = epoch_reach_all();
 	else
-		endpoint->is_reached = endpoint->theirs->reaches_all && hold_is_reached();
+		endpoint->is_reached = endpoint->theirs->reaches_all && epoch_is_reached();
 	return true;
 }
 
@@ -276,9 +276,9 @@ static bool is_peer_touching(const struct local_endpoint *endpoint)
 
 	if (!endpoint->link)
 		return false;
-	hold_reach_all();
+	epoch_reach_all();
 	is_touching = atomic_load(&endpoint->theirs->nr_touching) != 0;
-	for (unsigned i = 0; i < HOLD_NUMBERS && !is_touching; i++)
+	for (unsigned i = 0; i < EPOCH_NUMBERS && !is_touching; i++)
 		is_touching = atomic_load(&endpoint->theirs->at_windows[i].nr) != 0;
 	return is_touching;
 }

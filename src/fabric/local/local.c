@@ -73,7 +73,7 @@ out_free:
 	return ret;
 }
 
-static bool local_is_near(const char *address)
+static bool local_is_same_host(const char *address)
 {
 	struct sockaddr_un place;
 
@@ -92,7 +92,7 @@ static void local_close(struct fabric *fabric)
 const struct fabric_ops local_ops = {
 	.transport = "local",
 	.open = local_open,
-	.is_near = local_is_near,
+	.is_same_host = local_is_same_host,
 	.close = local_close,
 	.domain_open = local_domain_open,
 	.domain_close = local_domain_close,

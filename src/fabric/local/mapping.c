@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/copy.h"
-#include "base/hold.h"
+#include "base/epoch.h"
 #include "fabric/local/local.h"
 
 #define HUGE_PAGE ((size_t)2 << 20) /* as segments ask for them (memory/segment.c) */
@@ -140,12 +140,12 @@ static void shut_gate(struct local_endpoint *endpoint)
 		return;
 	endpoint->gate = NULL;
 	atomic_store(&gate->word, &shut);
-	hold_wait();
+	epoch_wait();
 	fabric_gate_drop(gate);
 }
 
 /* A peer that has ended the connection while somebody was at a window waits for us to hang up. If the endpoint's thread
- * is at the memory, it will. The socket is open: whoever closes it has shut the gate, and waits for holds. */
+ * is at the memory, it will. The socket is open: whoever closes it has shut the gate, and waits for epoch sections. */
 static void hang_up_ended(const struct fabric_gate *base)
 {
 	const struct local_gate *gate = local_container(base, struct local_gate);

@@ -67,9 +67,9 @@ struct local_side {
 	 * LOCAL_ENDED and then reads 0 knows that nobody touches its memory any more. */
 	_Alignas(64) atomic_uint nr_touching;
 	struct fabric_inside
-		at_windows[HOLD_NUMBERS]; /* as nr_touching, of threads that use windows */
+		at_windows[EPOCH_NUMBERS]; /* as nr_touching, of threads that use windows */
 	/* Constant. Between setting LOCAL_ENDED and reading the counts, this end has the kernel put
-	 * barriers into the other end's threads (hold_reach_all()). */
+	 * barriers into the other end's threads (epoch_reach_all()). */
 	_Alignas(64) bool reaches_all;
 };
 #define LOCAL_ENDED UINT32_MAX

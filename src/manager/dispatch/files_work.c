@@ -28,7 +28,7 @@ static bool can_end_left(const struct fs *fs)
 {
 	const struct namespace *ns = fs_namespace(fs);
 
-	return fs->nr_unclaimed == 0 && fs->nr_left != 0 && ns && !ns->is_suspect;
+	return fs->nr_unreclaimed == 0 && fs->nr_left != 0 && ns && !ns->is_suspect;
 }
 
 static int end_left(struct fs *fs)

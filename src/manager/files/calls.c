@@ -219,8 +219,8 @@ static int hold(struct fs *fs, const struct who *who, const struct session *sess
 		return ret == 0 ? tell(file, result) : ret;
 	case AFAR__FILE_HOLD__WHAT_APPENDED:
 		return hold_appended(fs, session, ask->appended);
-	case AFAR__FILE_HOLD__WHAT_CLAIM:
-		return hold_claim(fs, session, ask->claim);
+	case AFAR__FILE_HOLD__WHAT_RECLAIM:
+		return hold_reclaim(fs, session, ask->reclaim);
 	case AFAR__FILE_HOLD__WHAT_LOCK:
 		return lock_set(fs, session, ask->lock);
 	case AFAR__FILE_HOLD__WHAT_LOCK_LOOK:
@@ -495,7 +495,7 @@ static int run_call(struct core *core, struct session *session, struct event *ev
 	int ret = find_fs(core, session, call->fs, call->rights, call->nr, &fs);
 
 	if (ret == 0)
-		ret = files_check_claimed(fs, event->request);
+		ret = files_check_reclaimed(fs, event->request);
 	if (ret == 0 && call->asks_who)
 		ret = check_who(core, session, &who);
 	if (ret == 0)

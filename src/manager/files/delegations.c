@@ -207,7 +207,7 @@ void delegation_begin(struct fs *fs, const struct session *session, uint64_t dro
 	const struct region *pool = volume_region(fs_namespace(fs));
 
 	/* One that has the pool open is heard of when it leaves. */
-	if (fs->nr_unclaimed != 0 || !pool || !session_reference(session, pool->generation))
+	if (fs->nr_unreclaimed != 0 || !pool || !session_reference(session, pool->generation))
 		return;
 	if (!delegate)
 		new_delegate(fs, session->number);
@@ -476,10 +476,10 @@ static void take_change(struct taking *taking, const Afar__FileChange *ask)
 	}
 }
 
-/* Opening to write counts, because no more is asked then; so does a claim, which may be about a manager of before. */
+/* Opening to write counts, because no more is asked then; so does a reclaim, which may be about a manager of before. */
 static void take_hold(struct taking *taking, const Afar__FileWho *who, const Afar__FileHold *ask)
 {
-	const Afar__FileClaim *claim = ask->claim;
+	const Afar__FileReclaim *reclaim = ask->reclaim;
 
 	if (ask->what_case == AFAR__FILE_HOLD__WHAT_OPEN && (ask->open->access & W_OK) &&
 	    !open_is_refused(taking->fs, who, ask->open->ino, ask->open->access)) {
@@ -487,11 +487,11 @@ static void take_hold(struct taking *taking, const Afar__FileWho *who, const Afa
 			taking->until = taking->fs->quiet_until;
 		take_inode(taking, ask->open->ino);
 	}
-	if (ask->what_case != AFAR__FILE_HOLD__WHAT_CLAIM)
+	if (ask->what_case != AFAR__FILE_HOLD__WHAT_RECLAIM)
 		return;
-	for (size_t i = 0; i < claim->n_inos && i < claim->n_accesses; i++)
-		if (claim->accesses[i] & W_OK)
-			take_inode(taking, claim->inos[i]);
+	for (size_t i = 0; i < reclaim->n_inos && i < reclaim->n_accesses; i++)
+		if (reclaim->accesses[i] & W_OK)
+			take_inode(taking, reclaim->inos[i]);
 }
 
 /* Returns whether anybody but the session may have something delegated. */

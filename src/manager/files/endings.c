@@ -60,7 +60,7 @@ int file_settle(struct file *file)
 	if (!file->inode || file->inode->nlink != 0)
 		return 0;
 	/* After a restart others may have it open, and have still to tell: end_left(). */
-	if (file_is_held(file) || file->fs->nr_unclaimed != 0) {
+	if (file_is_held(file) || file->fs->nr_unreclaimed != 0) {
 		record_put_unlinked(file->fs, file->ino);
 		return 0;
 	}

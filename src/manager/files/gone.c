@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Inodes whose last name has gone, and that nobody has open. A mount's kernel may know one by its number: between finding a name
- * and opening it, or as somebody's working directory. So the sessions that say so (FileClaim) are asked which of them they use
+ * and opening it, or as somebody's working directory. So the sessions that say so (FileReclaim) are asked which of them they use
  * (FilesGone). A session holds those that it uses until it forgets them (FileForget); the others
  * end when all have answered.
  *
@@ -329,7 +329,7 @@ int gone_work(struct fs *fs)
 	struct undo *undo = fs_core(fs)->undo;
 	struct gone *gone = &fs->gone;
 
-	if (gone->nr_asked == 0 || fs->nr_unclaimed != 0 || !have_all_answered(fs) ||
+	if (gone->nr_asked == 0 || fs->nr_unreclaimed != 0 || !have_all_answered(fs) ||
 	    fs_is_suspect(fs))
 		return 0;
 	for (unsigned i = 0; i < END_AT_ONCE && gone->nr_left != 0; i++) {

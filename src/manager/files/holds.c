@@ -17,7 +17,7 @@
 #include "manager/files/pool.h"
 #include "manager/files/table.h"
 
-#define HOLDS_MAX	  1048576U	      /* handles of one claim */
+#define HOLDS_MAX	  1048576U	      /* handles of one reclaim */
 #define APPEND_KEPT_NS	  UINT64_C(100000000) /* the end of a file is kept so long for what follows, */
 #define APPEND_LONGEST_NS UINT64_C(500000000) /* and for all that follows together */
 
@@ -239,7 +239,7 @@ static int drop(struct hold *hold)
 		if (ret != 0)
 			return ret;
 	}
-	/* If its session has ended, nobody else claims what it wrote after a restart. */
+	/* If its session has ended, nobody else reclaims what it wrote after a restart. */
 	if (file->is_dirty && file->inode && (is_writer || !file_is_held(file)))
 		file_put(file);
 	return file_is_held(file) ? file_settle(file) : end_unheld(file);
@@ -296,17 +296,17 @@ static bool find_of_session(void *argument, void *row)
 	return true;
 }
 
-/* Returns whether it was one that had not claimed. */
-static bool set_claimed(struct fs *fs, uint64_t session)
+/* Returns whether it was one that had not reclaimed. */
+static bool set_reclaimed(struct fs *fs, uint64_t session)
 {
-	bool was_unclaimed = false;
+	bool was_unreclaimed = false;
 
-	for (size_t i = 0; i < fs->nr_unclaimed; i++)
-		if (fs->unclaimed[i] == session) {
-			fs->unclaimed[i--] = fs->unclaimed[--fs->nr_unclaimed];
-			was_unclaimed = true;
+	for (size_t i = 0; i < fs->nr_unreclaimed; i++)
+		if (fs->unreclaimed[i] == session) {
+			fs->unreclaimed[i--] = fs->unreclaimed[--fs->nr_unreclaimed];
+			was_unreclaimed = true;
 		}
-	return was_unclaimed;
+	return was_unreclaimed;
 }
 
 int files_session_left(struct core *core, const struct namespace *ns, uint64_t session)
@@ -319,7 +319,7 @@ int files_session_left(struct core *core, const struct namespace *ns, uint64_t s
 	if (!fs)
 		return 0;
 	/* It holds nothing any more, whatever becomes of the batch. */
-	if (set_claimed(fs, session))
+	if (set_reclaimed(fs, session))
 		delegations_await_silent(fs);
 	delegations_leave(fs, session, live && !live->is_ending);
 	tree_walk(fs->holds_by_handle, find_of_session, &search);
@@ -365,8 +365,8 @@ int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *
 
 /* ---- After a restart */
 
-static int claim_one(struct fs *fs, const struct session *session, const Afar__FileClaim *ask,
-		     size_t i)
+static int reclaim_one(struct fs *fs, const struct session *session, const Afar__FileReclaim *ask,
+		       size_t i)
 {
 	struct inode *inode;
 	struct file *file;
@@ -377,7 +377,7 @@ static int claim_one(struct fs *fs, const struct session *session, const Afar__F
 		return 0;
 	if (ret == 0)
 		ret = hold_add(file, session, ask->handles[i], ask->accesses[i]);
-	/* The end that it claims covers what it was appending, and others go on behind that. */
+	/* The end that it reclaims covers what it was appending, and others go on behind that. */
 	if (ret == 0 && file->appender == session->number)
 		ret = set_appender(file, 0, 0, 0);
 	if (ret < 0 || ask->ends[i] <= file->inode->size || ask->ends[i] > FILE_SIZE_MAX)
@@ -393,21 +393,21 @@ static int claim_one(struct fs *fs, const struct session *session, const Afar__F
 	return file_set_dirty(file);
 }
 
-int hold_claim(struct fs *fs, const struct session *session, const Afar__FileClaim *ask)
+int hold_reclaim(struct fs *fs, const struct session *session, const Afar__FileReclaim *ask)
 {
 	int ret = 0;
 
 	if (ask->n_handles != ask->n_inos || ask->n_handles != ask->n_accesses ||
 	    ask->n_handles != ask->n_ends || ask->n_handles != ask->n_layouts ||
 	    ask->n_handles > HOLDS_MAX)
-		return error_fail(-EINVAL, "claim open files: the lists have different lengths");
+		return error_fail(-EINVAL, "reclaim open files: the lists have different lengths");
 	for (size_t i = 0; i < ask->n_handles && ret == 0; i++)
-		ret = claim_one(fs, session, ask, i);
+		ret = reclaim_one(fs, session, ask, i);
 	for (size_t i = 0; i < ask->n_locks && ret == 0; i++)
-		ret = lock_claim(fs, session, ask->locks[i]);
+		ret = lock_reclaim(fs, session, ask->locks[i]);
 	if (ret == 0 && ask->answers_gone)
 		ret = gone_join(fs, session);
 	if (ret == 0 && ask->is_last)
-		set_claimed(fs, session->number);
+		set_reclaimed(fs, session->number);
 	return ret;
 }

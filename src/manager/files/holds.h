@@ -20,7 +20,7 @@ int hold_append(struct fs *fs, const struct session *session, uint64_t ino, stru
 int hold_appended(struct fs *fs, const struct session *session, const Afar__FileAppended *ask);
 /* Until when another session has the end of a file; 0: none has. */
 uint64_t hold_append_until(const struct file *file, uint64_t session);
-int hold_claim(struct fs *fs, const struct session *session, const Afar__FileClaim *ask);
+int hold_reclaim(struct fs *fs, const struct session *session, const Afar__FileReclaim *ask);
 /* The session does not use inodes by their number any more. */
 int hold_forget(struct fs *fs, const struct session *session, const Afar__FileForget *ask);
 bool file_is_written_elsewhere(const struct file *file, uint64_t session);
@@ -106,7 +106,7 @@ int lock_look(struct fs *fs, const struct session *session, const Afar__FileLock
 	      Afar__FileResult *result);
 void lock_cancel(struct fs *fs, const struct session *session, const Afar__FileLockCancel *ask);
 /* Takes a lock that the session had before a restart. */
-int lock_claim(struct fs *fs, const struct session *session, const Afar__FileLock *ask);
+int lock_reclaim(struct fs *fs, const struct session *session, const Afar__FileLock *ask);
 /* Unlocks what was locked through a handle that is being closed. -ENOMEM. */
 int locks_drop(const struct hold *hold);
 /* Frees all of a file that is being forgotten. */
@@ -118,6 +118,6 @@ uint64_t lock_wait_for(struct core *core, struct event *event, struct fs *fs,
 /* ---- waits.c */
 
 /* -EBUSY: a call has waited in vain for sessions of before a restart, which may have open what it concerns. */
-int files_check_claimed(const struct fs *fs, const Afar__Request *request);
+int files_check_reclaimed(const struct fs *fs, const Afar__Request *request);
 
 #endif

@@ -321,7 +321,7 @@ int file_trim_closed(struct file *file)
 	int ret;
 
 	/* After a restart others may have it open, and have still to tell. */
-	if (!inode || inode->nlink == 0 || file->fs->nr_unclaimed != 0 ||
+	if (!inode || inode->nlink == 0 || file->fs->nr_unreclaimed != 0 ||
 	    fs_namespace(file->fs)->is_suspect)
 		return 0;
 	ret = file_note_ahead(file, false);

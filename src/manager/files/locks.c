@@ -6,7 +6,7 @@
  *
  * A lock hangs on the hold of the handle that it was taken through, and goes with that. So those of a session
  * that ends go when its servers are fenced: before that what it has posted under its lock may still land.
- * After a restart of the manager sessions claim their locks with their handles, and until all have done so
+ * After a restart of the manager sessions reclaim their locks with their handles, and until all have done so
  * nobody is given another one (waits.c).
  *
  * A request that waits is an event of the core's, and its client asks again when that ends. Events
@@ -481,7 +481,7 @@ int lock_set(struct fs *fs, const struct session *session, const Afar__FileLock 
 		ret = check_mode(&wanted);
 	if (ret < 0)
 		return ret;
-	if (wanted.mode != UNLOCKED && fs->nr_unclaimed != 0)
+	if (wanted.mode != UNLOCKED && fs->nr_unreclaimed != 0)
 		return error_fail(
 			-EAGAIN,
 			"lock inode %llu: the manager has restarted, and not all sessions "
@@ -522,7 +522,7 @@ int lock_look(struct fs *fs, const struct session *session, const Afar__FileLock
 	return 0;
 }
 
-int lock_claim(struct fs *fs, const struct session *session, const Afar__FileLock *ask)
+int lock_reclaim(struct fs *fs, const struct session *session, const Afar__FileLock *ask)
 {
 	struct change change;
 	struct lock wanted;

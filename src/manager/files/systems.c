@@ -77,7 +77,7 @@ static void fs_free(void *argument)
 	space_end(&fs->space);
 	delegations_free(fs);
 	gone_free(fs);
-	free(fs->unclaimed);
+	free(fs->unreclaimed);
 	free(fs->left);
 	free(fs);
 }
@@ -212,19 +212,19 @@ Afar__FileSystemInfo *files_info(const struct core *core, const struct namespace
 
 /* ---- The whole */
 
-/* Those that had the pool open when the manager ended. They tell what they hold (hold_claim()). */
-static int find_unclaimed(struct fs *fs, const struct region *region)
+/* Those that had the pool open when the manager ended. They tell what they hold (hold_reclaim()). */
+static int find_unreclaimed(struct fs *fs, const struct region *region)
 {
 	const struct reference *reference;
 	size_t max = 0;
 
 	cds_list_for_each_entry (reference, &region->references, region_node)
 		max++;
-	fs->unclaimed = calloc(max + 1, sizeof(*fs->unclaimed));
-	if (!fs->unclaimed)
+	fs->unreclaimed = calloc(max + 1, sizeof(*fs->unreclaimed));
+	if (!fs->unreclaimed)
 		return error_code(-ENOMEM);
 	cds_list_for_each_entry (reference, &region->references, region_node)
-		fs->unclaimed[fs->nr_unclaimed++] = reference->session->number;
+		fs->unreclaimed[fs->nr_unreclaimed++] = reference->session->number;
 	return 0;
 }
 
@@ -243,7 +243,7 @@ static int load(struct files *files, const struct namespace *ns)
 	if (ret == 0)
 		ret = lost_load(fs);
 	if (ret == 0 && region)
-		ret = find_unclaimed(fs, region);
+		ret = find_unreclaimed(fs, region);
 	if (ret < 0) {
 		if (fs)
 			fs_free(fs);

@@ -178,8 +178,9 @@ struct fs {
 	size_t max_cached; /* of those that nobody has open, nor delegated */
 	struct cds_list_head idle;
 	void *holds_by_handle; /* tree of struct hold, by session and handle */
-	uint64_t *unclaimed; /* sessions of before a restart, which have not told what they hold */
-	size_t nr_unclaimed;
+	uint64_t
+		*unreclaimed; /* sessions of before a restart, which have not told what they hold */
+	size_t nr_unreclaimed;
 	struct cds_list_head delegates;
 	struct cds_list_head users; /* sessions that are asked which inodes they use */
 	struct gone gone;

@@ -75,7 +75,7 @@ static bool is_about_others(const Afar__FileHold *operation)
 	}
 }
 
-static bool is_claim(const Afar__FilesHold *ask)
+static bool is_reclaim(const Afar__FilesHold *ask)
 {
 	for (size_t i = 0; i < ask->n_operations; i++)
 		if (is_about_others(ask->operations[i]))
@@ -93,21 +93,21 @@ static bool opens_or_appends(const Afar__FilesHold *ask)
 	return false;
 }
 
-int files_check_claimed(const struct fs *fs, const Afar__Request *request)
+int files_check_reclaimed(const struct fs *fs, const Afar__Request *request)
 {
-	if (fs->nr_unclaimed == 0 || request->call_case == AFAR__REQUEST__CALL_FILES_LOOK ||
+	if (fs->nr_unreclaimed == 0 || request->call_case == AFAR__REQUEST__CALL_FILES_LOOK ||
 	    (request->call_case == AFAR__REQUEST__CALL_FILES_HOLD &&
 	     !opens_or_appends(request->files_hold)))
 		return 0;
 	return error_fail(-EBUSY,
 			  "use files of '%s': the manager has restarted, and %zu sessions have not "
 			  "told yet what they have open; try again",
-			  fs_namespace(fs)->name, fs->nr_unclaimed);
+			  fs_namespace(fs)->name, fs->nr_unreclaimed);
 }
 
 /* Until sessions have told again what they have open, sizes may be from before what was acknowledged to them. They do as
  * soon as they are connected; what has ended is not waited for, because reading must not stop for a lease. */
-static uint64_t wait_for_claims(const struct core *core, const struct event *event)
+static uint64_t wait_for_reclaims(const struct core *core, const struct event *event)
 {
 	uint64_t until = core->started_at + CORE_RECOVERY_NS;
 
@@ -121,7 +121,7 @@ static uint64_t look_wait(struct core *core, struct event *event)
 {
 	const Afar__FilesLook *ask = event->request->files_look;
 	const struct fs *fs = files_find(core, ask->fs);
-	uint64_t until = fs && fs->nr_unclaimed != 0 ? wait_for_claims(core, event) : 0, wait;
+	uint64_t until = fs && fs->nr_unreclaimed != 0 ? wait_for_reclaims(core, event) : 0, wait;
 
 	wait = fs ? drops_wait_to_look(core, event, fs) : 0;
 	until = wait > until ? wait : until;
@@ -149,7 +149,7 @@ static uint64_t hold_wait(struct core *core, struct event *event)
 	struct fs *fs = files_find(core, ask->fs);
 	uint64_t until = 0, wait;
 
-	if (fs && fs->nr_unclaimed != 0 && !is_claim(ask))
+	if (fs && fs->nr_unreclaimed != 0 && !is_reclaim(ask))
 		return event->answer_by;
 	if (fs && !hold_is_refused(core, event)) {
 		until = delegations_wait_to_hold(core, event, fs);
@@ -178,7 +178,7 @@ static uint64_t change_wait(struct core *core, struct event *event)
 
 	if (!fs)
 		return 0;
-	if (fs->nr_unclaimed != 0)
+	if (fs->nr_unreclaimed != 0)
 		return event->answer_by;
 	if (change_is_refused(core, event, fs))
 		return 0;

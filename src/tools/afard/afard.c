@@ -23,8 +23,8 @@
 #include <unistd.h>
 
 #include "afard_check.h"
+#include "base/epoch.h"
 #include "base/error.h"
-#include "base/hold.h"
 #include "base/key.h"
 #include "base/uri.h"
 #include "config.h"
@@ -578,7 +578,7 @@ int main(int argc, char **argv)
 	if (ret == CONFIG_SHOWN)
 		return 0;
 	log_set_level(daemon.config.log_level);
-	hold_prepare();
+	epoch_prepare();
 
 	ret = start(&daemon);
 	if (!ret && await_joined(&daemon)) {

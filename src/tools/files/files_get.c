@@ -225,7 +225,7 @@ int files_get(struct cli *cli, const struct cli_command *command, int argc, char
 		{"p", NULL, "keep permissions and times; for root, owners, too", &exact},
 		{0},
 	};
-	struct get get = {.tree = {.ways = &get_ways}};
+	struct get get = {.tree = {.ops = &get_ops}};
 	struct files files;
 	char **arguments;
 	int n, status, ended;

@@ -6,7 +6,7 @@
 
 #include "tree.h"
 
-extern const struct tree_ways get_ways;
+extern const struct tree_ops get_ops;
 
 /* Gets a file by pieces, which become jobs of the pool. */
 void get_large(struct tree_entry *entry, struct pool_worker *worker);

@@ -347,7 +347,7 @@ static void get_round(struct tree *tree, struct tree_entry *entries, struct pool
 	free(batch);
 }
 
-const struct tree_ways get_ways = {
+const struct tree_ops get_ops = {
 	.what = "get",
 	.local_what = "get into",
 	.is_local_target = true,

@@ -174,7 +174,7 @@ int files_put(struct cli *cli, const struct cli_command *command, int argc, char
 		{"p", NULL, "keep permissions and times; for root, owners, too", &exact},
 		{0},
 	};
-	struct put put = {.tree = {.ways = &put_ways}};
+	struct put put = {.tree = {.ops = &put_ops}};
 	struct files files;
 	char **arguments;
 	int n, status, ended;

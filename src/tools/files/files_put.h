@@ -8,7 +8,7 @@
 
 #include "tree.h"
 
-extern const struct tree_ways put_ways;
+extern const struct tree_ops put_ops;
 
 /* Puts a file by pieces, which become jobs of the pool. */
 void put_large(struct tree_entry *entry, struct pool_worker *worker);

@@ -460,7 +460,7 @@ static void put_round(struct tree *tree, struct tree_entry *entries, struct pool
 	free(batch);
 }
 
-const struct tree_ways put_ways = {
+const struct tree_ops put_ops = {
 	.what = "put",
 	.local_what = "put",
 	.list = list,

@@ -74,7 +74,7 @@ static void round_rm(struct tree *tree, struct tree_entry *entries, struct pool_
 	}
 }
 
-static const struct tree_ways rm_ways = {
+static const struct tree_ops rm_ops = {
 	.what = "remove",
 	.list = list,
 	.round = round_rm,
@@ -148,7 +148,7 @@ static int rm_one(struct files *files, const char *text, void *context)
 
 int files_rm(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
-	struct rm rm = {.tree = {.ways = &rm_ways}};
+	struct rm rm = {.tree = {.ops = &rm_ops}};
 	const char *recursive = NULL;
 	const struct cli_flag flags[] = {
 		{"r", NULL, "directories with all that is in them", &recursive},

@@ -165,7 +165,7 @@ void tree_dir_drop(struct tree_dir *dir)
 		struct tree_dir *parent = dir->parent;
 
 		if (parent && !atomic_load(&dir->tree->is_stopping))
-			dir->tree->ways->leave(dir);
+			dir->tree->ops->leave(dir);
 		if (parent && atomic_load(&dir->has_failed))
 			atomic_store(&parent->has_failed, true);
 		free(dir->source);
@@ -225,9 +225,9 @@ void tree_done_failed(struct tree_entry *entry)
 void tree_fail_entry(const struct tree_entry *entry, int error, bool is_local)
 {
 	struct tree *tree = entry->dir->tree;
-	const struct tree_ways *ways = tree->ways;
-	const char *what = is_local ? ways->local_what : ways->what;
-	char *path = is_local && ways->is_local_target ? tree_target(entry) : tree_source(entry);
+	const struct tree_ops *ops = tree->ops;
+	const char *what = is_local ? ops->local_what : ops->what;
+	char *path = is_local && ops->is_local_target ? tree_target(entry) : tree_source(entry);
 
 	if (is_local && error == -ENODATA)
 		tree_fail_text(tree, "%s %s: it became shorter while it was read; %s it again",
@@ -289,9 +289,9 @@ static void run_list(struct pool_job *job, struct pool_worker *worker)
 	dir->source = tree_source(entry);
 	dir->target = tree_target(entry);
 	if (!dir->source || !dir->target) {
-		tree_fail(tree, tree->ways->what, entry->name, -ENOMEM);
+		tree_fail(tree, tree->ops->what, entry->name, -ENOMEM);
 		atomic_store(&dir->has_failed, true);
-	} else if (tree->ways->list(entry, dir, worker)) {
+	} else if (tree->ops->list(entry, dir, worker)) {
 		atomic_store(&dir->has_failed, true);
 	}
 	free_entry(entry);
@@ -304,7 +304,7 @@ static void run_round(struct pool_job *job, struct pool_worker *worker)
 	struct tree_entry *entry;
 
 	if (!atomic_load(&round->tree->is_stopping)) {
-		round->tree->ways->round(round->tree, round->first, worker);
+		round->tree->ops->round(round->tree, round->first, worker);
 	} else {
 		while ((entry = round->first)) {
 			round->first = entry->next;
@@ -322,7 +322,7 @@ static void run_large(struct pool_job *job, struct pool_worker *worker)
 	if (atomic_load(&tree->is_stopping))
 		tree_done_failed(entry);
 	else
-		tree->ways->large(entry, worker);
+		tree->ops->large(entry, worker);
 }
 
 /* Gives the round that is being filled; the pool asks, when nothing else is left. */
@@ -361,7 +361,7 @@ static int fill_round(struct tree_entry *entry, struct tree_round **full)
 	*round->end = entry;
 	round->end = &entry->next;
 	round->bytes += S_ISREG(entry->stat.mode) ? entry->stat.bytes : 0;
-	if (++round->nr == tree->ways->round_files && !*full) {
+	if (++round->nr == tree->ops->round_files && !*full) {
 		*full = round;
 		round = NULL;
 	}
@@ -429,13 +429,13 @@ void tree_add(struct tree_entry *entry, struct pool_worker *worker)
 		pool_add_list(&tree->pool, &entry->job);
 		return;
 	}
-	if (tree->ways->link && S_ISREG(entry->stat.mode) && entry->stat.nlink > 1)
+	if (tree->ops->link && S_ISREG(entry->stat.mode) && entry->stat.nlink > 1)
 		ret = keep_link(entry);
 	if (ret < 0)
 		tree_done(entry, ret, 0);
 	if (ret)
 		return;
-	if (tree->ways->large && S_ISREG(entry->stat.mode) && is_large(entry)) {
+	if (tree->ops->large && S_ISREG(entry->stat.mode) && is_large(entry)) {
 		entry->job.run = run_large;
 		pool_add_work(&tree->pool, &entry->job);
 		if (worker)
@@ -465,7 +465,7 @@ int tree_begin(struct tree *tree)
 	if (!ret)
 		return 0;
 	pthread_mutex_destroy(&tree->lock);
-	return cli_fail("%s: no thread: %s; raise the limit of processes", tree->ways->what,
+	return cli_fail("%s: no thread: %s; raise the limit of processes", tree->ops->what,
 			afar_strerror(ret));
 }
 
@@ -479,7 +479,7 @@ static void make_links(struct tree *tree)
 		if (atomic_load(&tree->is_stopping) || (!entry->file->ino && !entry->file->path))
 			tree_done_failed(entry); /* a line has been written for the first name */
 		else
-			tree_done(entry, tree->ways->link(entry), 0);
+			tree_done(entry, tree->ops->link(entry), 0);
 	}
 }
 

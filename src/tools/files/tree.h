@@ -2,7 +2,7 @@
 /*
  * Shared by putting, getting and removing trees. It says who lists which directory, and when a
  * directory has ended. It handles small files in rounds, names of one file, failures, and progress on
- * a terminal. Each of the three says how by its `struct tree_ways`, whose functions many threads call
+ * a terminal. Each of the three says how by its `struct tree_ops`, whose functions many threads call
  * at once.
  */
 #ifndef TOOLS_TREE_H
@@ -50,7 +50,7 @@ struct tree_entry {
 	struct tree_file *file;	    /* of a file with several names; NULL: it has one */
 };
 
-struct tree_ways {
+struct tree_ops {
 	const char *what;	/* "put" */
 	const char *local_what; /* the same about a path of this machine: "get into" */
 	bool is_local_target;	/* the target is this machine's, not the source */
@@ -75,7 +75,7 @@ struct tree_file {
 };
 
 struct tree {
-	const struct tree_ways *ways;
+	const struct tree_ops *ops;
 	struct files *files;
 	bool is_recursive;
 	bool is_exact; /* -p */

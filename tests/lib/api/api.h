@@ -41,7 +41,7 @@ struct view {
 void open_view(struct view *view, const char *ns, const char *name);
 void close_view(struct view *view);
 
-/* Registers memory for a queue's operations. Returns NULL where plain memory will do. */
+/* Registers memory for a queue's operations. Returns NULL where unregistered memory will do. */
 struct afar_buffer *register_if_needed(void *addr, uint64_t length);
 /* NULL is none. */
 void unregister(struct afar_buffer *buffer);

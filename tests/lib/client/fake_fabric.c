@@ -361,9 +361,9 @@ void fake_connect(uint32_t server)
 	path->lanes[0].endpoint = &world.endpoints[server];
 	path->lanes[0].endpoint->owner = path;
 	path->lanes[0].connection = FAKE_CONNECTION + server;
-	if (!path->lanes[0].loose)
-		path->lanes[0].loose = malloc(sizeof(*path->lanes[0].loose));
-	assert_non_null(path->lanes[0].loose);
+	if (!path->lanes[0].doubt)
+		path->lanes[0].doubt = malloc(sizeof(*path->lanes[0].doubt));
+	assert_non_null(path->lanes[0].doubt);
 	path->state = PATH_UP;
 }
 
@@ -396,7 +396,7 @@ void fake_open(uint32_t depth, bool writes_need_flush)
 		world.peers[i].session = &world.session;
 		world.reaches[i].index = i;
 		world.reaches[i].nr_targets = 1; /* for good */
-		CDS_INIT_LIST_HEAD(&world.reaches[i].loose);
+		CDS_INIT_LIST_HEAD(&world.reaches[i].doubt);
 		world.endpoints[i].queue = &world.fabric_queue;
 	}
 	assert_int_equal(afar_queue_open(&world.session, &options, &world.queue), 0);
@@ -415,10 +415,10 @@ void fake_close(void)
 	assert_int_equal(world.session.handle.nr_users, 0);
 	close(world.fd);
 	for (uint32_t i = 0; i < FAKE_SERVERS; i++) {
-		uint64_t connection = peer_find_loose(&world.peers[i], &world.reaches[i]);
+		uint64_t connection = peer_find_doubt(&world.peers[i], &world.reaches[i]);
 
 		if (connection)
-			peer_forget_loose(&world.peers[i], &world.reaches[i], connection);
+			peer_forget_doubt(&world.peers[i], &world.reaches[i], connection);
 	}
 	session_counts_free(&world.session.counts);
 }

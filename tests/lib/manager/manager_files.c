@@ -344,40 +344,40 @@ Afar__Request *ask_appended_more(uint64_t ino)
 	return request;
 }
 
-Afar__Request *ask_claim_of(uint64_t handle, uint64_t ino, uint64_t size, uint64_t layout)
+Afar__Request *ask_reclaim_of(uint64_t handle, uint64_t ino, uint64_t size, uint64_t layout)
 {
-	Afar__Request *request = ask_hold(AFAR__FILE_HOLD__WHAT_CLAIM);
-	Afar__FileClaim *claim = MESSAGE_NEW(afar__file_claim, Afar__FileClaim);
+	Afar__Request *request = ask_hold(AFAR__FILE_HOLD__WHAT_RECLAIM);
+	Afar__FileReclaim *reclaim = MESSAGE_NEW(afar__file_reclaim, Afar__FileReclaim);
 
-	claim->is_last = true;
-	hold_of(request)->claim = claim;
+	reclaim->is_last = true;
+	hold_of(request)->reclaim = reclaim;
 	if (handle == 0)
 		return request;
-	claim->handles = calloc(1, sizeof(uint64_t));
-	claim->inos = calloc(1, sizeof(uint64_t));
-	claim->accesses = calloc(1, sizeof(uint32_t));
-	claim->ends = calloc(1, sizeof(uint64_t));
-	claim->layouts = calloc(1, sizeof(uint64_t));
-	claim->n_handles = claim->n_inos = claim->n_accesses = claim->n_ends = 1;
-	claim->n_layouts = 1;
-	claim->handles[0] = handle;
-	claim->inos[0] = ino;
-	claim->accesses[0] = R_OK | W_OK;
-	claim->ends[0] = size;
-	claim->layouts[0] = layout;
+	reclaim->handles = calloc(1, sizeof(uint64_t));
+	reclaim->inos = calloc(1, sizeof(uint64_t));
+	reclaim->accesses = calloc(1, sizeof(uint32_t));
+	reclaim->ends = calloc(1, sizeof(uint64_t));
+	reclaim->layouts = calloc(1, sizeof(uint64_t));
+	reclaim->n_handles = reclaim->n_inos = reclaim->n_accesses = reclaim->n_ends = 1;
+	reclaim->n_layouts = 1;
+	reclaim->handles[0] = handle;
+	reclaim->inos[0] = ino;
+	reclaim->accesses[0] = R_OK | W_OK;
+	reclaim->ends[0] = size;
+	reclaim->layouts[0] = layout;
 	return request;
 }
 
-Afar__Request *ask_claim(uint64_t handle, uint64_t ino, uint64_t size)
+Afar__Request *ask_reclaim(uint64_t handle, uint64_t ino, uint64_t size)
 {
-	return ask_claim_of(handle, ino, size, 0);
+	return ask_reclaim_of(handle, ino, size, 0);
 }
 
 Afar__Request *ask_to_be_asked(void)
 {
-	Afar__Request *request = ask_claim(0, 0, 0);
+	Afar__Request *request = ask_reclaim(0, 0, 0);
 
-	hold_of(request)->claim->answers_gone = true;
+	hold_of(request)->reclaim->answers_gone = true;
 	return request;
 }
 
@@ -439,11 +439,12 @@ Afar__Request *ask_lock_cancel(uint64_t wait)
 void claim_lock(Afar__Request *request, uint64_t handle, uint64_t owner, uint32_t mode,
 		uint64_t start, uint64_t length)
 {
-	Afar__FileClaim *claim = hold_of(request)->claim;
+	Afar__FileReclaim *reclaim = hold_of(request)->reclaim;
 
-	claim->locks = reallocarray(claim->locks, claim->n_locks + 1, sizeof(*claim->locks));
-	assert_non_null(claim->locks);
-	claim->locks[claim->n_locks++] = new_lock(handle, owner, mode, start, length);
+	reclaim->locks =
+		reallocarray(reclaim->locks, reclaim->n_locks + 1, sizeof(*reclaim->locks));
+	assert_non_null(reclaim->locks);
+	reclaim->locks[reclaim->n_locks++] = new_lock(handle, owner, mode, start, length);
 }
 
 void restart(void)
@@ -455,10 +456,10 @@ void restart(void)
 	assert_int_equal(client_resume(&fixture, &other), 0);
 }
 
-void claim_nothing(void)
+void reclaim_nothing(void)
 {
-	FILE_DO(ask_claim(0, 0, 0), 0);
-	OTHER_DO(ask_claim(0, 0, 0), 0);
+	FILE_DO(ask_reclaim(0, 0, 0), 0);
+	OTHER_DO(ask_reclaim(0, 0, 0), 0);
 }
 
 void add_operations(Afar__Request *request, Afar__Request *more)

@@ -52,8 +52,8 @@ Afar__Request *ask_append(uint64_t ino);
 Afar__Request *ask_appended(uint64_t ino);
 Afar__Request *ask_appended_more(uint64_t ino);
 /* Claims one handle, and that it is the last; of layout 0. `handle`: 0: none. */
-Afar__Request *ask_claim_of(uint64_t handle, uint64_t ino, uint64_t size, uint64_t layout);
-Afar__Request *ask_claim(uint64_t handle, uint64_t ino, uint64_t size);
+Afar__Request *ask_reclaim_of(uint64_t handle, uint64_t ino, uint64_t size, uint64_t layout);
+Afar__Request *ask_reclaim(uint64_t handle, uint64_t ino, uint64_t size);
 /* A claim of nothing: the session is asked which inodes it uses. */
 Afar__Request *ask_to_be_asked(void);
 Afar__Request *ask_forget(uint64_t ino);
@@ -73,7 +73,7 @@ void add_operations(Afar__Request *request, Afar__Request *more);
 /* The manager and the sessions come back; nobody has claimed anything. */
 void restart(void);
 /* Both sessions claim that they have nothing open, as after a restart. */
-void claim_nothing(void);
+void reclaim_nothing(void);
 /* Asks; returns the status of its one result. The call as a whole may fail, too. `attributes` may be
  * NULL. */
 int file_do(struct fake_client *who, Afar__Request *request, Afar__FileAttributes *attributes);

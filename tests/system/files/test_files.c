@@ -891,7 +891,7 @@ static void *cut_files(void *argument)
 	return NULL;
 }
 
-/* A session that reads and writes the same near bytes at once has a data race, on purpose. */
+/* A session that reads and writes the same same-host bytes at once has a data race, on purpose. */
 static bool is_race_seen(void)
 {
 #ifdef __SANITIZE_THREAD__

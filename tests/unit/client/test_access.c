@@ -328,22 +328,22 @@ static void test_server_hangs_up(void **state)
 static void test_names_what_it_replaces(void **state)
 {
 	struct afar_region *region = open_region();
-	struct peer_loose *loose = malloc(sizeof(*loose));
+	struct peer_doubt *doubt = malloc(sizeof(*doubt));
 
 	(void)state;
-	assert_non_null(loose);
+	assert_non_null(doubt);
 	assert_int_equal(connect_region(region), -AFAR_ESERVER);
 	expect_fake(replaced[0], 0);
 	expect_fake(replaced[1], 1);
 	/* One that ended under writes comes before all. */
-	loose->connection = 77;
-	peer_note_loose(region->target.binding->servers[0].peer,
-			region->target.binding->servers[0].reach, loose);
+	doubt->connection = 77;
+	peer_note_doubt(region->target.binding->servers[0].peer,
+			region->target.binding->servers[0].reach, doubt);
 	assert_int_equal(connect_region(region), -AFAR_ESERVER);
 	expect_fake(replaced[2], 77);
 	expect_fake(replaced[3], 0);
 	expect_fake(replaced[4], 4);
-	assert_int_equal(region->target.binding->servers[0].reach->nr_loose, 0);
+	assert_int_equal(region->target.binding->servers[0].reach->nr_in_doubt, 0);
 	assert_int_equal(afar_region_close(region), 0);
 }
 

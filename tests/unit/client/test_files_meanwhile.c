@@ -254,7 +254,7 @@ static bool is_gone;
 
 static int claim_or_close(const Afar__FileHold *operation)
 {
-	nr_claimed += operation->what_case == AFAR__FILE_HOLD__WHAT_CLAIM;
+	nr_claimed += operation->what_case == AFAR__FILE_HOLD__WHAT_RECLAIM;
 	nr_closed += operation->what_case == AFAR__FILE_HOLD__WHAT_CLOSE;
 	return 0;
 }
@@ -281,7 +281,7 @@ static int make_with_a_restart(Afar__FileChange **operations, unsigned nr, struc
 	for (unsigned i = 0; i < nr; i++)
 		nr_removed += operations[i]->what_case == AFAR__FILE_CHANGE__WHAT_REMOVE;
 	if (operations[0]->what_case == AFAR__FILE_CHANGE__WHAT_MAKE)
-		fs.nr_claims++;
+		fs.nr_reclaims++;
 	answer_with(out, nr, 0, 1);
 	return 0;
 }

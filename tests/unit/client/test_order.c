@@ -123,7 +123,7 @@ static void test_failure_cancels(void **state)
 	order_expect(2, -ECANCELED);
 	order_expect(3, -ECANCELED);
 	assert_int_equal(world.nr_posted, 2);
-	assert_true(wide->has_loose_writes && !narrow->has_loose_writes);
+	assert_true(wide->has_writes_in_doubt && !narrow->has_writes_in_doubt);
 	/* All were reaped: that is over. */
 	put(4, AFTER, narrow);
 	end(4, 0);
@@ -224,7 +224,7 @@ static void test_cancelling(void **state)
 	assert_int_equal(afar_queue_cancel(world.queue, 3), 1);
 	order_expect(3, -ECANCELED);
 	order_expect(4, -ECANCELED);
-	assert_true(narrow->has_loose_writes);
+	assert_true(narrow->has_writes_in_doubt);
 	order_close();
 }
 

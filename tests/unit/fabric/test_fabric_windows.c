@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/hold.h"
+#include "base/epoch.h"
 #include "fabric/mapped.h"
 #include "lib/base/transport.h"
 #include "lib/fabric/fabric_fixture.h"
@@ -47,9 +47,9 @@ static bool is_open(const struct fabric_window *window)
 {
 	bool is_open;
 
-	hold_begin();
+	epoch_enter();
 	is_open = fabric_gate_is_open(window->gate);
-	hold_end();
+	epoch_exit();
 	return is_open;
 }
 
@@ -151,7 +151,7 @@ static void *look(void *argument)
 	struct looker *looker = argument;
 	struct fabric_event event;
 
-	hold_begin();
+	epoch_enter();
 	sem_post(&looker->is_looking);
 	while (fabric_gate_is_open(looker->window.gate))
 		;
@@ -161,7 +161,7 @@ static void *look(void *argument)
 		looker->was_told = !looker->ends_key &&
 				   fabric_queue_event(looker->loan.other.queue, &event) == 1;
 	}
-	hold_end();
+	epoch_exit();
 	return NULL;
 }
 
@@ -213,24 +213,24 @@ static void waits_for_who_is_inside(void **state)
 
 	open_loan(*state, &loan);
 	window = take_window(&loan, &loan.other.all);
-	hold_begin();
+	epoch_enter();
 	assert_true(fabric_gate_enter(window.gate));
 	assert_true(fabric_gate_enter(window.gate)); /* as another thread would */
-	hold_end();
+	epoch_exit();
 	assert_true(fabric_endpoint_end(loan.theirs));
 	/* Nothing is awaited here but that nothing comes. */
 	for (unsigned i = 0; i < 1000; i++)
 		assert_int_equal(fabric_queue_event(loan.other.queue, &event), 0);
-	hold_begin();
+	epoch_enter();
 	assert_false(fabric_gate_enter(window.gate));
 	assert_false(fabric_gate_leave(window.gate));
-	hold_end();
+	epoch_exit();
 	for (unsigned i = 0; i < 1000; i++)
 		assert_int_equal(fabric_queue_event(loan.other.queue, &event), 0);
-	hold_begin();
+	epoch_enter();
 	window.addr[0] = 1;
 	assert_false(fabric_gate_leave(window.gate));
-	hold_end();
+	epoch_exit();
 	await_closed(loan.theirs, -ECONNRESET);
 	await_closed(loan.ours, -ECONNRESET);
 	fabric_gate_drop(window.gate);

@@ -19,7 +19,7 @@
 static atomic_uint word = OPEN;
 static atomic_bool is_gone, is_over, was_inside;
 static atomic_uint nr_left;
-static struct fabric_inside inside[HOLD_NUMBERS];
+static struct fabric_inside inside[EPOCH_NUMBERS];
 
 static void left(const struct fabric_gate *gate)
 {
@@ -33,20 +33,20 @@ static void *come_and_go(void *argument)
 {
 	(void)argument;
 	while (!is_over) {
-		hold_begin();
+		epoch_enter();
 		if (fabric_gate_enter(&gate)) {
 			if (atomic_load_explicit(&is_gone, memory_order_relaxed))
 				was_inside = true;
 			fabric_gate_leave(&gate);
 		}
-		hold_end();
+		epoch_exit();
 	}
 	return NULL;
 }
 
 static bool is_anybody_inside(void)
 {
-	for (unsigned i = 0; i < HOLD_NUMBERS; i++) {
+	for (unsigned i = 0; i < EPOCH_NUMBERS; i++) {
 		if (inside[i].nr != 0)
 			return true;
 	}
@@ -60,15 +60,15 @@ static bool shut_and_take(void)
 
 	nr_left = 0;
 	word = SHUT;
-	hold_reach_all();
+	epoch_reach_all();
 	if (is_anybody_inside()) {
 		while (is_anybody_inside())
 			;
-		hold_wait();
+		epoch_wait();
 		is_right = nr_left > 0;
 	}
 	is_gone = true;
-	hold_wait();
+	epoch_wait();
 	is_gone = false;
 	word = OPEN;
 	return is_right;
@@ -95,7 +95,7 @@ static void keeps_out(void **state)
 
 static void keeps_out_by_stores(void **state)
 {
-	gate.is_reached = hold_is_reached();
+	gate.is_reached = epoch_is_reached();
 	if (!gate.is_reached)
 		skip();
 	keeps_out(state);

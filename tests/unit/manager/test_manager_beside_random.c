@@ -223,7 +223,7 @@ static void test_at_random(void **state)
 		if (random_below(256) == 0) {
 			restart();
 			memset(opened, 0, sizeof(opened));
-			claim_nothing();
+			reclaim_nothing();
 		}
 	}
 	assert_true(nr_kept > NR_STEPS / 4);

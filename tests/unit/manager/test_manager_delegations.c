@@ -276,7 +276,7 @@ static void test_one_that_is_ended_after_a_restart(void **state)
 	open_as(&alice, "alice");
 	expect_delegated(&alice, ask_stat(file));
 	restart();
-	claim_nothing();
+	reclaim_nothing();
 	EXPECT(&client, ask_key_revoke("alice"), 0);
 	fixture_pump(&fixture);
 	send_size(10);
@@ -318,7 +318,7 @@ static void test_silent_ones_after_a_restart(void **state)
 	fixture_restart(&fixture);
 	join_servers(2);
 	assert_int_equal(client_resume(&fixture, &client), 0);
-	FILE_DO(ask_claim(0, 0, 0), 0);
+	FILE_DO(ask_reclaim(0, 0, 0), 0);
 	send_size(10);
 	assert_null(changed);
 	/* The manager answers a question whose time is over before all have claimed, and delegates nothing with that. */
@@ -654,7 +654,7 @@ static void restart_all(void)
 		believers[i].handle = 0;
 	}
 	restart();
-	claim_nothing();
+	reclaim_nothing();
 }
 
 static void test_at_random(void **state)

@@ -287,7 +287,7 @@ static void test_changes_that_wait_for_claims_in_vain(void **state)
 
 	(void)state;
 	restart();
-	FILE_DO(ask_claim(0, 0, 0), 0);
+	FILE_DO(ask_reclaim(0, 0, 0), 0);
 	fixture.time_ns = 1000000000;
 	fixture_send(&fixture, &client, client.next_id++, ask_remove(ROOT, "f", false), &removed);
 	fixture_send(&fixture, &client, client.next_id++, ask_file_open(file, 1), &opened);
@@ -297,7 +297,7 @@ static void test_changes_that_wait_for_claims_in_vain(void **state)
 	expect_answer(removed, -EBUSY, "not told yet");
 	expect_answer(opened, -EBUSY, "not told yet");
 	fixture.time_ns = 0;
-	OTHER_DO(ask_claim(0, 0, 0), 0);
+	OTHER_DO(ask_reclaim(0, 0, 0), 0);
 	FILE_DO(ask_remove(ROOT, "f", false), 0);
 }
 
@@ -702,9 +702,9 @@ static void test_closed_before_all_have_claimed(void **state)
 	FILE_DO(ask_file_open(file, 6), 0);
 	FILE_DO(ask_remove(ROOT, "f", false), 0);
 	restart();
-	FILE_DO(ask_claim(6, file, 0), 0);
+	FILE_DO(ask_reclaim(6, file, 0), 0);
 	FILE_DO(ask_file_close(6), 0);
-	OTHER_DO(ask_claim(5, file, 0), 0);
+	OTHER_DO(ask_reclaim(5, file, 0), 0);
 	FILE_DO(ask_stat(file), 0);
 	OTHER_DO(ask_file_close(5), 0);
 	FILE_DO(ask_stat(file), -ESTALE);
@@ -728,7 +728,7 @@ static void test_an_end_outlives_who_told_of_it(void **state)
 	for (size_t i = 0; i < 2; i++)
 		assert_int_equal(fixture_join(&fixture, i, fixture.servers[i].capacity), 0);
 	assert_int_equal(client_resume(&fixture, &client), 0);
-	FILE_DO(ask_claim(0, 0, 0), 0);
+	FILE_DO(ask_reclaim(0, 0, 0), 0);
 	expect_size(file, 500);
 }
 
@@ -749,11 +749,11 @@ static void test_claims(void **state)
 		     &waiting);
 	file_send(&client, ask_stat(file), &asking);
 	assert_true(!waiting && !asking);
-	FILE_DO(ask_claim(0, 0, 0), 0);
+	FILE_DO(ask_reclaim(0, 0, 0), 0);
 	assert_true(!waiting && !asking);
-	OTHER_DO(ask_claim(5, file, 5000), 0);
+	OTHER_DO(ask_reclaim(5, file, 5000), 0);
 	/* An end of another layout is one from before somebody made the file shorter. */
-	OTHER_DO(ask_claim_of(5, file, 7000, 3), 0);
+	OTHER_DO(ask_reclaim_of(5, file, 7000, 3), 0);
 	fixture_pump(&fixture);
 	expect_answer(waiting, 0, NULL);
 	assert_int_equal(asking->file_results->results[0]->attributes->size, 5000);
@@ -786,7 +786,7 @@ static void test_a_reader_commits_what_others_told(void **state)
 	OTHER_DO(ask_commit(file, 600), -EBADF);
 	OTHER_DO(ask_commit(file, 0), 0);
 	restart();
-	claim_nothing();
+	reclaim_nothing();
 	expect_size(file, 500);
 }
 
@@ -800,10 +800,10 @@ static void test_nobody_claims(void **state)
 			 0);
 	FILE_DO(ask_remove(ROOT, "f", false), 0);
 	restart();
-	FILE_DO(ask_claim(0, 0, 0), 0);
+	FILE_DO(ask_reclaim(0, 0, 0), 0);
 	client_lose(&fixture, &other);
 	fixture_advance(&fixture, 900); /* ours lives on */
-	/* Questions wait for claims no longer than for servers. */
+	/* Questions wait for reclaims no longer than for servers. */
 	file_send(&client, ask_stat(attributes.ino), &asking);
 	assert_null(asking);
 	fixture_advance(&fixture, 3000);

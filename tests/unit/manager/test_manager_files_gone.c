@@ -225,7 +225,7 @@ static void test_restart(void **state)
 	fixture_advance(&fixture, ASKED_AFTER_MS);
 	FILE_DO(ask_stat(unused), -ESTALE);
 	restart();
-	FILE_DO(ask_claim(0, 0, 0), 0);
+	FILE_DO(ask_reclaim(0, 0, 0), 0);
 	OTHER_DO(ask_to_be_asked(), 0);
 	expect_links(file, 0);
 	fixture_advance(&fixture, LONG_MS);

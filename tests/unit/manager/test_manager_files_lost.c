@@ -97,7 +97,7 @@ static uint64_t make_file(const char *name, uint64_t nr)
 static void restart_and_claim(void)
 {
 	restart();
-	claim_nothing();
+	reclaim_nothing();
 }
 
 static void test_files_outlive_a_server(void **state)
@@ -265,7 +265,7 @@ static void test_while_it_is_made(void **state)
 	request->namespace_delete->is_files = true;
 	EXPECT(&client, request, 0);
 	fs_number = first;
-	claim_nothing();
+	reclaim_nothing();
 	fixture_advance(&fixture, 2000);
 }
 

@@ -274,10 +274,10 @@ static void act(struct actor *actor)
 
 /* ---- What goes wrong */
 
-static void claim(struct actor *actor)
+static void reclaim(struct actor *actor)
 {
-	Afar__Request *request = ask_claim(0, 0, 0);
-	Afar__FileClaim *ask = hold_of(request)->claim;
+	Afar__Request *request = ask_reclaim(0, 0, 0);
+	Afar__FileReclaim *ask = hold_of(request)->reclaim;
 
 	ask->handles = calloc(NR_INODES, sizeof(uint64_t));
 	ask->inos = calloc(NR_INODES, sizeof(uint64_t));
@@ -299,8 +299,8 @@ static void claim(struct actor *actor)
 static void restart_and_claim(void)
 {
 	restart();
-	claim(&actors[0]);
-	claim(&actors[1]);
+	reclaim(&actors[0]);
+	reclaim(&actors[1]);
 	fixture_advance(&fixture, 10);
 }
 

@@ -60,7 +60,7 @@ static void test_a_server_ends(void **state)
 		assert_true(lost != 0 && lost < POOL_UNITS / 8);
 		expect_units(has + POOL_UNITS / 8, has + lost);
 		restart();
-		claim_nothing();
+		reclaim_nothing();
 		expect_units(has + POOL_UNITS / 8, has + lost);
 		/* Nobody gets what the file gives up there. */
 		fixture.servers[0].refuse_to_zero = 0;
@@ -232,7 +232,7 @@ static void test_limits(void **state)
 	FILE_DO(ask_extend(file, 0, MIB), 0);
 	FILE_DO(ask_extend(file, MIB, 1), -EDQUOT);
 	restart();
-	claim_nothing();
+	reclaim_nothing();
 	assert_int_equal(fs_of()->max_inodes, 1);
 	assert_int_equal(ns_of(fs_number)->max_bytes, FILE_UNIT);
 }
@@ -368,12 +368,12 @@ static void test_room_ahead_of_those_who_have_not_told(void **state)
 
 	(void)state;
 	restart();
-	FILE_DO(ask_claim(1, file, end), 0);
+	FILE_DO(ask_reclaim(1, file, end), 0);
 	all = free_units();
 	FILE_DO(ask_file_close(1), 0);
 	fixture_advance(&fixture, 1000);
 	assert_int_equal(free_units(), all);
-	OTHER_DO(ask_claim(1, file, end + 1), 0);
+	OTHER_DO(ask_reclaim(1, file, end + 1), 0);
 	OTHER_DO(ask_file_close(1), 0);
 	fixture_advance(&fixture, 1000);
 	assert_int_equal(free_units(), POOL_UNITS - 6);
@@ -392,7 +392,7 @@ static void test_room_ahead_of_a_writer_who_ends_with_the_manager(void **state)
 	FILE_DO(ask_file_open(gone, 2), 0);
 	FILE_DO(ask_extend(gone, 0, end), 0);
 	restart();
-	OTHER_DO(ask_claim(0, 0, 0), 0);
+	OTHER_DO(ask_reclaim(0, 0, 0), 0);
 	fixture_advance(&fixture, 1000);
 	assert_true(free_units() < POOL_UNITS - 10);
 	client_lose(&fixture, &client);
@@ -408,8 +408,8 @@ static void test_room_ahead_of_a_writer_who_ends_with_the_manager(void **state)
 	FILE_DO(ask_extend(file, 0, end), 0);
 	FILE_DO(ask_extend(file, end, FILE_UNIT), 0);
 	restart();
-	OTHER_DO(ask_claim(0, 0, 0), 0);
-	FILE_DO(ask_claim_of(1, file, end, attributes.layout), 0);
+	OTHER_DO(ask_reclaim(0, 0, 0), 0);
+	FILE_DO(ask_reclaim_of(1, file, end, attributes.layout), 0);
 	fixture_advance(&fixture, 1000);
 	assert_true(free_units() < POOL_UNITS - 6);
 	FILE_DO(ask_file_close(1), 0);
@@ -419,7 +419,7 @@ static void test_room_ahead_of_a_writer_who_ends_with_the_manager(void **state)
 	FILE_DO(ask_stat(gone), -ESTALE);
 	restart();
 	assert_int_equal(fs_of()->nr_left, 0); /* nothing is noted any more */
-	claim_nothing();
+	reclaim_nothing();
 }
 
 /* One without a name, whose writer goes on after a restart and gives it one, is remembered over the next restart. */
@@ -435,15 +435,15 @@ static void test_room_ahead_of_one_that_gets_a_name(void **state)
 	FILE_DO(ask_extend(attributes.ino, 4 * FILE_UNIT, FILE_UNIT), 0);
 	assert_true(free_units() < POOL_UNITS - 5);
 	restart();
-	OTHER_DO(ask_claim(0, 0, 0), 0);
-	FILE_DO(ask_claim(1, attributes.ino, 5 * FILE_UNIT), 0);
+	OTHER_DO(ask_reclaim(0, 0, 0), 0);
+	FILE_DO(ask_reclaim(1, attributes.ino, 5 * FILE_UNIT), 0);
 	fixture_advance(&fixture, 1000);
 	FILE_DO(ask_link(attributes.ino, ROOT, "f"), 0);
 	request = ask_sync_close(attributes.ino, 5 * FILE_UNIT, 0);
 	change_of(request)->sync->is_trimmed = false;
 	FILE_DO(request, 0);
 	restart();
-	claim_nothing();
+	reclaim_nothing();
 	fixture_advance(&fixture, 1000);
 	assert_int_equal(free_units(), POOL_UNITS - 5);
 	expect_size(attributes.ino, 5 * FILE_UNIT);
@@ -487,7 +487,7 @@ static void test_many_with_room_ahead(void **state)
 	assert_int_equal(nr_left_before, MANY);
 	most_at_once = 0;
 	fixture.store.hold = look_at_left;
-	claim_nothing();
+	reclaim_nothing();
 	fixture_advance(&fixture, 1000);
 	fixture.store.hold = NULL;
 	assert_int_equal(fs_of()->nr_left, 0);
@@ -551,15 +551,15 @@ static void test_damaged_records_hold_up_nothing(void **state)
 	damaged_ops.range = range_without_runs;
 	restart();
 	fixture.store.base.ops = &damaged_ops;
-	claim_nothing();
+	reclaim_nothing();
 	fixture_advance(&fixture, 1000);
 	expect_left("a", file, gone);
 	fixture.store.base.ops = whole_ops;
 	/* Those who had them open end. */
 	restart();
-	FILE_DO(ask_claim(1, file, end), 0);
-	FILE_DO(ask_claim(7, gone, 0), 0);
-	OTHER_DO(ask_claim(0, 0, 0), 0);
+	FILE_DO(ask_reclaim(1, file, end), 0);
+	FILE_DO(ask_reclaim(7, gone, 0), 0);
+	OTHER_DO(ask_reclaim(0, 0, 0), 0);
 	fixture.store.base.ops = &damaged_ops;
 	client_lose(&fixture, &client);
 	fixture_advance(&fixture, 10000);
@@ -571,7 +571,7 @@ static void test_damaged_records_hold_up_nothing(void **state)
 	expect_left("a", file, gone);
 	fixture.store.base.ops = whole_ops;
 	restart();
-	claim_nothing();
+	reclaim_nothing();
 	fixture_advance(&fixture, 1000);
 	FILE_DO(ask_stat(gone), -ESTALE);
 	expect_size(file, end);
@@ -638,7 +638,7 @@ static void test_free_extents_go_back(void **state)
 	assert_int_equal(granted(), 2 * MIB);
 	assert_int_equal(free_units(), 2 * MIB / FILE_UNIT - 1);
 	restart();
-	claim_nothing();
+	reclaim_nothing();
 	fixture_advance(&fixture, 1000);
 	assert_int_equal(free_units(), 2 * MIB / FILE_UNIT - 1);
 	expect_units(1, 0);

@@ -404,8 +404,8 @@ static void test_a_wait_ends_with_its_session(void **state)
 
 static Afar__Request *ask_claim_both(bool is_last)
 {
-	Afar__Request *request = ask_claim(1, one_file, 0);
-	Afar__FileClaim *claim = hold_of(request)->claim;
+	Afar__Request *request = ask_reclaim(1, one_file, 0);
+	Afar__FileReclaim *claim = hold_of(request)->reclaim;
 
 	claim->is_last = is_last;
 	return request;
@@ -569,8 +569,8 @@ static void claim_all(size_t session)
 	Afar__Request *claim;
 
 	for (uint64_t handle = 1; handle <= NR_HANDLES; handle++) {
-		claim = ask_claim(handle, one_file, 0);
-		hold_of(claim)->claim->is_last = handle == NR_HANDLES;
+		claim = ask_reclaim(handle, one_file, 0);
+		hold_of(claim)->reclaim->is_last = handle == NR_HANDLES;
 		for (size_t i = session; i < NR_OWNERS; i += 2)
 			for (size_t byte = 0; byte < NR_BYTES; byte++)
 				if (model[i][byte].mode != 0 && model[i][byte].handle == handle)

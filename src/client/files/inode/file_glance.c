@@ -2,7 +2,7 @@
 /* Setting and closing glances; see file_glance.h. */
 #include "client/files/inode/file_glance.h"
 
-#include "base/hold.h"
+#include "base/epoch.h"
 
 void glance_set(struct file_glance *glance, uint64_t begin, uint64_t end, uint64_t pool)
 {
@@ -22,5 +22,5 @@ void glance_close(struct file_glance *glance)
 	if (!atomic_load_explicit(&glance->has_been_set, memory_order_relaxed))
 		return;
 	glance_set(glance, 0, 0, 0);
-	hold_wait();
+	epoch_wait();
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Glances: the run of an inode that was used last, so far as the file goes, for threads that copy near
- * bytes (near.h). They look at it within a hold, so that a read or a write of such bytes takes no lock and
- * counts nobody in. A thread that is to have runs taken away closes the glance and waits for holds.
+ * Glances: the run of an inode that was used last, so far as the file goes, for threads that copy same-host
+ * bytes (same_host.h). They look at it within an epoch section, so that a read or a write of such bytes takes no lock and
+ * counts nobody in. A thread that is to have runs taken away closes the glance and waits for epoch sections.
  * Bytes that are not in the glance go the long way, which sets it anew.
  */
 #ifndef CLIENT_FILE_GLANCE_H
@@ -25,7 +25,7 @@ void glance_set(struct file_glance *glance, uint64_t begin, uint64_t end, uint64
 /* Closes it, and waits until nobody uses what was in it. */
 void glance_close(struct file_glance *glance);
 
-/* Within a hold. Gives where a range is in the pool; false: it is not in the glance. */
+/* Within an epoch section. Gives where a range is in the pool; false: it is not in the glance. */
 static inline bool glance_find(const struct file_glance *glance, uint64_t offset, uint64_t length,
 			       uint64_t *pool_offset)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hold.h"
+#include "base/epoch.h"
 
 static bool is_like(const struct file_view *view, const struct file_map *map)
 {
@@ -47,7 +47,7 @@ void view_refresh(struct file_view *_Atomic *place, pthread_mutex_t *lock,
 	pthread_mutex_unlock(lock);
 	if (!old)
 		return;
-	hold_wait();
+	epoch_wait();
 	free(old);
 }
 
@@ -57,7 +57,7 @@ void view_close(struct file_view *_Atomic *place)
 
 	if (!view)
 		return;
-	hold_wait();
+	epoch_wait();
 	free(view);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Views: what an inode's map had at some moment, for operations on queues. Threads look at a view within a hold, so
+ * Views: what an inode's map had at some moment, for operations on queues. Threads look at a view within an epoch section, so
  * finding the bytes takes no lock. The runs of a view never change, and it is replaced as a whole. Runs
  * only come as long as somebody is inside the inode's gate, so an old view is right: it only has less. A thread that
- * is to have runs taken away closes the view, and waits for holds.
+ * is to have runs taken away closes the view, and waits for epoch sections.
  */
 #ifndef CLIENT_FILE_VIEW_H
 #define CLIENT_FILE_VIEW_H
@@ -28,9 +28,9 @@ void view_refresh(struct file_view *_Atomic *place, pthread_mutex_t *lock,
 /* Closes it, and waits until nobody uses what was in it. The gate is shut. */
 void view_close(struct file_view *_Atomic *place);
 
-/* Within a hold. Finds the run that has a unit, by its index from then on; NULL: there is none. */
+/* Within an epoch section. Finds the run that has a unit, by its index from then on; NULL: there is none. */
 const struct file_run *view_search(struct file_view *view, uint64_t unit);
-/* Within a hold. Returns how many of the bytes from `offset` on are together in the pool, up to `length`, and where. 0:
+/* Within an epoch section. Returns how many of the bytes from `offset` on are together in the pool, up to `length`, and where. 0:
  * the first is not in the view. `length` is not 0. */
 static inline uint64_t view_find(struct file_view *view, uint64_t offset, uint64_t length,
 				 uint64_t *pool_offset)

@@ -57,7 +57,7 @@ int fs_look_until(struct afar_fs *fs, uint64_t deadline, const struct fs_who *wh
 {
 	Afar__FilesLook message = AFAR__FILES_LOOK__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
-	struct known_mark mark;
+	struct attr_cache_mark mark;
 	int ret;
 
 	message.fs = fs->ns->number;
@@ -67,13 +67,13 @@ int fs_look_until(struct afar_fs *fs, uint64_t deadline, const struct fs_who *wh
 	request.call_case = AFAR__REQUEST__CALL_FILES_LOOK;
 	request.files_look = &message;
 	message.wants_delegation = true;
-	message.dropped = known_take_dropped(&fs->known);
-	mark = known_mark(&fs->known);
+	message.dropped = attr_cache_take_dropped(&fs->attr_cache);
+	mark = attr_cache_mark(&fs->attr_cache);
 	ret = call_until(fs, deadline, &request, nr, out);
 	if (ret == 0)
-		known_looked(fs, &mark, who, operations, results_of(out));
+		attr_cache_looked(fs, &mark, who, operations, results_of(out));
 	else
-		known_put_dropped(&fs->known, message.dropped);
+		attr_cache_put_dropped(&fs->attr_cache, message.dropped);
 	return ret;
 }
 
@@ -89,7 +89,7 @@ static int call_holds(struct afar_fs *fs, const struct fs_who *who, Afar__FileHo
 {
 	Afar__FilesHold message = AFAR__FILES_HOLD__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
-	const struct known_mark mark = known_mark(&fs->known);
+	const struct attr_cache_mark mark = attr_cache_mark(&fs->attr_cache);
 	int ret;
 
 	message.fs = fs->ns->number;
@@ -98,9 +98,9 @@ static int call_holds(struct afar_fs *fs, const struct fs_who *who, Afar__FileHo
 	message.n_operations = nr;
 	request.call_case = AFAR__REQUEST__CALL_FILES_HOLD;
 	request.files_hold = &message;
-	known_begin_hold(fs, operations, nr);
+	attr_cache_begin_hold(fs, operations, nr);
 	ret = call(fs, &request, nr, out);
-	known_end_hold(fs, &mark, operations, nr, ret == 0 ? results_of(out) : NULL);
+	attr_cache_end_hold(fs, &mark, operations, nr, ret == 0 ? results_of(out) : NULL);
 	return ret;
 }
 
@@ -109,7 +109,7 @@ static int call_changes(struct afar_fs *fs, const struct fs_who *who, Afar__File
 {
 	Afar__FilesChange message = AFAR__FILES_CHANGE__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
-	const struct known_mark mark = known_mark(&fs->known);
+	const struct attr_cache_mark mark = attr_cache_mark(&fs->attr_cache);
 	int ret;
 
 	message.fs = fs->ns->number;
@@ -118,9 +118,9 @@ static int call_changes(struct afar_fs *fs, const struct fs_who *who, Afar__File
 	message.n_operations = nr;
 	request.call_case = AFAR__REQUEST__CALL_FILES_CHANGE;
 	request.files_change = &message;
-	known_begin_change(fs, operations, nr);
+	attr_cache_begin_change(fs, operations, nr);
 	ret = call(fs, &request, nr, out);
-	known_end_change(fs, &mark, operations, nr, ret == 0 ? results_of(out) : NULL);
+	attr_cache_end_change(fs, &mark, operations, nr, ret == 0 ? results_of(out) : NULL);
 	return ret;
 }
 

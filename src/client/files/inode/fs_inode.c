@@ -186,7 +186,7 @@ void inode_wake(struct file_inode *inode)
 	pthread_mutex_unlock(&inode->lock);
 }
 
-int inode_fail_loose(uint64_t ino)
+int inode_fail_in_doubt(uint64_t ino)
 {
 	return error_fail(-EBUSY,
 			  "change inode %llu: a server that does not answer may still carry out a "
@@ -199,10 +199,10 @@ static int settle(struct file_inode *inode)
 {
 	struct afar_target *pool = fs_pool(inode->fs);
 
-	if (!target_is_loose(pool))
+	if (!target_is_in_doubt(pool))
 		return 0;
 	target_settle_all(pool, session_deadline(pool->session));
-	return target_is_loose(pool) ? inode_fail_loose(inode->ino) : 0;
+	return target_is_in_doubt(pool) ? inode_fail_in_doubt(inode->ino) : 0;
 }
 
 /* Waits until operations on queues have nothing posted. Meanwhile blocking calls go on, because a thread that makes one may be
@@ -269,8 +269,8 @@ void inode_set_glance(struct file_inode *inode, uint64_t offset)
 	const struct file_run *run = file_map_find(&inode->map, offset / FILE_UNIT);
 	uint64_t begin, end;
 
-	/* An inode that is used a few times and closed would wait for holds, for nothing. */
-	if (!run || !atomic_load_explicit(&fs_pool(inode->fs)->near, memory_order_relaxed) ||
+	/* An inode that is used a few times and closed would wait for epoch sections, for nothing. */
+	if (!run || !atomic_load_explicit(&fs_pool(inode->fs)->same_host, memory_order_relaxed) ||
 	    inode->nr_long_ways++ < GLANCE_AFTER)
 		return;
 	begin = run->unit * FILE_UNIT;

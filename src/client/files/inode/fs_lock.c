@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Locks of files. The manager gives them. They are noted with the inode, because a manager that has restarted
- * is told of them (fs_claim.c). Called by programs; the control thread reads the notes.
+ * is told of them (fs_reclaim.c). Called by programs; the control thread reads the notes.
  *
  * A wait is calls of a few seconds each. The manager keeps the place in the queue, because each tells how long the
  * caller has waited already.
@@ -170,13 +170,13 @@ static void message_of(const struct asking *asking, uint32_t wait_ms, Afar__File
 
 /* Notes what the manager has answered. Returns false if it has been told of all locks since it was asked, without
  * this one: it may have forgotten its answer. */
-static bool note_answer(struct asking *asking, uint64_t nr_claims)
+static bool note_answer(struct asking *asking, uint64_t nr_reclaims)
 {
 	struct afar_fs *fs = asking->file->fs;
 	bool is_new;
 
 	pthread_mutex_lock(&fs->lock);
-	is_new = fs->nr_claims == nr_claims;
+	is_new = fs->nr_reclaims == nr_reclaims;
 	if (is_new)
 		note(asking);
 	pthread_mutex_unlock(&fs->lock);
@@ -188,16 +188,16 @@ static int call_lock(struct asking *asking, uint32_t wait_ms)
 	struct afar_fs *fs = asking->file->fs;
 	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
 	Afar__FileLock message;
-	uint64_t nr_claims;
+	uint64_t nr_reclaims;
 	int ret;
 
 	operation.what_case = AFAR__FILE_HOLD__WHAT_LOCK;
 	operation.lock = &message;
 	do {
-		nr_claims = fs_count_claims(fs);
+		nr_reclaims = fs_count_reclaims(fs);
 		message_of(asking, wait_ms, &message);
 		ret = fs_hold_one(fs, NULL, &operation, NULL);
-	} while (ret == 0 && !note_answer(asking, nr_claims));
+	} while (ret == 0 && !note_answer(asking, nr_reclaims));
 	if (ret == -ETIMEDOUT)
 		atomic_store(&asking->file->inode->has_unsure_locks, true);
 	return ret;

@@ -15,7 +15,7 @@ uint64_t afar_fs_quiet_since(struct afar_fs *fs, uint64_t ino)
 
 	if (fs_enter(fs))
 		return 0;
-	since = known_since(&fs->known, ino);
+	since = attr_cache_since(&fs->attr_cache, ino);
 	handle_unuse(&fs->handle);
 	return since;
 }
@@ -51,7 +51,7 @@ PUBLIC_CALL(int, afar_fs_keep_quiet, (struct afar_fs *fs, uint64_t ino), (fs, in
 
 	if (ret)
 		return ret;
-	if (!known_since(&fs->known, ino) || !known_lasts(&fs->known, LASTS_MS))
+	if (!attr_cache_since(&fs->attr_cache, ino) || !attr_cache_lasts(&fs->attr_cache, LASTS_MS))
 		ret = ask(fs, ino, fs_deadline(fs), NULL);
 	handle_unuse(&fs->handle);
 	return ret;
@@ -66,7 +66,7 @@ PUBLIC_CALL(int, afar_file_stat_within,
 	if (ret)
 		return ret;
 	ret = fs_check_stat(out, false);
-	if (ret == 0 && known_stat(file->fs, file->inode->ino, out))
+	if (ret == 0 && attr_cache_stat(file->fs, file->inode->ino, out))
 		ret = timeout_ms == 0
 			      ? error_code(-ETIMEDOUT)
 			      : ask(file->fs, file->inode->ino, clock_deadline_ms(timeout_ms), out);

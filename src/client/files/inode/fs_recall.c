@@ -70,22 +70,22 @@ static int start(struct recall *recall, void *(*run)(void *argument))
 
 /* Finds the inode, if a file of it is open. On success the fs waits for end(), and the inode is the
  * caller's to put. Else says whether writes to the file may still land. They may, if a closing that was held back
- * (fs_closing.h) was dropped. Its file system was closed and the pool lingers (linger.c), or could not be closed. */
+ * (fs_closing.h) was dropped. Its file system was closed and the close of the pool is deferred (deferred_close.c), or could not be closed. */
 static struct file_inode *find(struct afar_session *session, const Afar__FileRecall *ask,
-			       bool *is_loose)
+			       bool *is_in_doubt)
 {
 	struct file_inode *inode = NULL;
 	struct afar_fs *fs;
 
 	pthread_mutex_lock(&session->lock);
-	*is_loose = session->nr_lingering != 0;
+	*is_in_doubt = session->nr_lingering != 0;
 	cds_list_for_each_entry (fs, &session->file_systems, node) {
 		if (fs->ns->number != ask->fs)
 			continue;
 		/* First, because a file that is being opened now may have been told of before. */
 		inode_set_outdated(fs, ask->ino);
 		inode = inode_find(fs, ask->ino);
-		*is_loose = target_is_loose(fs_pool(fs));
+		*is_in_doubt = target_is_in_doubt(fs_pool(fs));
 		break;
 	}
 	pthread_mutex_unlock(&session->lock);
@@ -94,15 +94,15 @@ static struct file_inode *find(struct afar_session *session, const Afar__FileRec
 
 void fs_recall(struct afar_session *session, const Afar__FileRecall *ask, struct rpc_call *call)
 {
-	bool is_loose;
-	struct file_inode *inode = find(session, ask, &is_loose);
+	bool is_in_doubt;
+	struct file_inode *inode = find(session, ask, &is_in_doubt);
 	struct recall *recall;
 	struct afar_fs *fs;
 	int ret;
 
 	/* Nothing is posted to what is not open, or is being closed. */
 	if (!inode) {
-		ret = is_loose ? inode_fail_loose(ask->ino) : 0;
+		ret = is_in_doubt ? inode_fail_in_doubt(ask->ino) : 0;
 		rpc_reply_status(call, 0, ret);
 		return;
 	}
@@ -222,7 +222,7 @@ static void tell_written(struct afar_fs *fs, uint64_t ino)
 		free(telling);
 		return;
 	}
-	known_wrote(&fs->known, ino, written_at);
+	attr_cache_wrote(&fs->attr_cache, ino, written_at);
 }
 
 void fs_tell_times(struct afar_session *session, const Afar__FileRevoke *ask, struct rpc_call *call)

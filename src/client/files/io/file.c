@@ -86,7 +86,7 @@ static int call_open(struct afar_file *file, struct fs_answer *answer)
 {
 	Afar__FileOpen message = AFAR__FILE_OPEN__INIT;
 	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
-	uint64_t nr_claims = fs_count_claims(file->fs);
+	uint64_t nr_reclaims = fs_count_reclaims(file->fs);
 	int ret;
 
 	message.ino = file->inode->ino;
@@ -96,7 +96,7 @@ static int call_open(struct afar_file *file, struct fs_answer *answer)
 	operation.open = &message;
 	ret = fs_hold_one(file->fs, &file->who, &operation, answer);
 	/* The manager was told of it as if it had been opened. */
-	if (ret && nr_claims != fs_count_claims(file->fs))
+	if (ret && nr_reclaims != fs_count_reclaims(file->fs))
 		return give_up(file->fs, message.handle, ret);
 	return ret;
 }
@@ -193,7 +193,7 @@ PUBLIC_CALL(int, afar_file_open,
 
 /* How things were before the manager was asked. */
 struct before {
-	uint64_t nr_outdated, nr_claims;
+	uint64_t nr_outdated, nr_reclaims;
 };
 
 /* Takes a file that the manager has opened. */
@@ -209,8 +209,8 @@ static int adopt(struct afar_file *file, uint64_t handle, uint32_t access,
 	if (!file->hold)
 		return -ENOMEM;
 	file_begin_losses(file);
-	if (before->nr_claims != fs_count_claims(file->fs)) {
-		ret = fs_claim_again(file->fs, file->hold);
+	if (before->nr_reclaims != fs_count_reclaims(file->fs)) {
+		ret = fs_reclaim_again(file->fs, file->hold);
 		/* Nobody held it for a while: the manager may have given back what the answer tells of. */
 		inode_set_outdated(file->fs, file->inode->ino);
 	}
@@ -228,7 +228,7 @@ static void note_prepared(struct file_inode *inode, const Afar__FileResult *resu
 static int create(struct afar_fs *fs, const struct fs_who *who, Afar__FileMake *make, int flags,
 		  struct afar_file **out, struct afar_file_stat *stat)
 {
-	const struct before before = {inode_count_outdated(fs), fs_count_claims(fs)};
+	const struct before before = {inode_count_outdated(fs), fs_count_reclaims(fs)};
 	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
 	struct afar_file *file = file_new(fs, who, flags);
 	struct fs_answer answer;
@@ -421,10 +421,10 @@ void file_drop(struct afar_file *file)
 }
 
 /* A file that its program has closed, and the manager too, or who knows. */
-static void end_file(struct afar_file *file, uint64_t nr_claims)
+static void end_file(struct afar_file *file, uint64_t nr_reclaims)
 {
 	/* The manager may have been told again that it is open. */
-	if (nr_claims != fs_count_claims(file->fs))
+	if (nr_reclaims != fs_count_reclaims(file->fs))
 		call_close(file->fs, file->hold->handle);
 	file_drop(file);
 }
@@ -442,7 +442,7 @@ static int commit_and_close(struct afar_file *file, bool is_trimmed)
 int file_close(struct afar_file *file)
 {
 	struct afar_fs *fs = file->fs;
-	uint64_t handle = file->hold->handle, nr_claims = fs_count_claims(fs),
+	uint64_t handle = file->hold->handle, nr_reclaims = fs_count_reclaims(fs),
 		 ino = file->inode->ino;
 	bool is_writable = file->access & W_OK, is_trimmed, is_lost = file_take_loss(file, false);
 	int ret;
@@ -458,7 +458,7 @@ int file_close(struct afar_file *file)
 		      : call_close(fs, handle);
 	if (ret == 0 && is_lost)
 		ret = fail_lost(file);
-	end_file(file, nr_claims);
+	end_file(file, nr_reclaims);
 	if (fs_has_many_unsynced(fs))
 		fs_sync_pool(fs);
 	return ret;
@@ -473,7 +473,7 @@ void file_begin_close(struct late_close *closing)
 {
 	struct afar_file *file = closing->file;
 
-	closing->nr_claims = fs_count_claims(file->fs);
+	closing->nr_reclaims = fs_count_reclaims(file->fs);
 	if (closing->is_change) {
 		closing->is_trimmed = inode_end(file->inode) && inode_has_spare(file->inode);
 		closing->touched =
@@ -509,7 +509,7 @@ void file_end_close(struct late_close *closing, int ret, const Afar__FileResult 
 	/* After a trim the inode is gone here, too. */
 	if (closing->is_change && is_done && !closing->is_trimmed)
 		inode_take(inode, result);
-	end_file(closing->file, closing->nr_claims);
+	end_file(closing->file, closing->nr_reclaims);
 }
 
 /* Ends the handle, and the target that goes with it. */
@@ -580,7 +580,7 @@ PUBLIC_CALL(int, afar_file_stat, (struct afar_file *file, struct afar_file_stat 
 	operation.what_case = AFAR__FILE_LOOK__WHAT_STAT;
 	operation.stat = &stat;
 	ret = fs_check_stat(out, false);
-	if (ret == 0 && known_stat(file->fs, stat.ino, out) == 0)
+	if (ret == 0 && attr_cache_stat(file->fs, stat.ino, out) == 0)
 		goto out_known;
 	if (ret == 0)
 		ret = fs_look_one(file->fs, NULL, &operation, &answer);

@@ -124,7 +124,7 @@ static int call_set_size(struct afar_file *file, const struct fs_who *who, uint6
 	return ret;
 }
 
-/* Says no more of ends behind that one: a claim would make the file longer again. */
+/* Says no more of ends behind that one: a reclaim would make the file longer again. */
 static void lower_ends(struct file_inode *inode, uint64_t size)
 {
 	pthread_mutex_lock(&inode->lock);

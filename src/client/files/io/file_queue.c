@@ -23,7 +23,7 @@
  * the view until all its transfers have ended. A thread that has runs taken away sets HANDLE_GATE in the same word, and
  * waits until there are no users. Only then does it shut the gate for blocking calls. An operation that comes then sees
  * the bit, and takes a thread. One that is held, or away, is none of the users, but idle: nobody waits for it. A write
- * whose connection has ended is loose; inode_shut() has its server close the connection first. Only the program's
+ * whose connection has ended is in doubt; inode_shut() has its server close the connection first. Only the program's
  * thread can end its operations, by reaping. If it does not, another session's truncate answers -EBUSY, and so does one
  * of this process, after a while.
  *
@@ -236,7 +236,7 @@ static int hand_over(struct afar_queue *queue, struct operation *operation)
 }
 
 /* Gives the operation the run that its next byte is in. Returns how much of `length` bytes is in it; 0: we know of
- * none. Within a hold. */
+ * none. Within an epoch section. */
 static inline uint64_t take_run(struct operation *operation, struct file_view *view,
 				uint64_t length)
 {
@@ -249,7 +249,7 @@ static inline uint64_t take_run(struct operation *operation, struct file_view *v
 	return found;
 }
 
-/* Returns whether all of a range is in runs. Within a hold. */
+/* Returns whether all of a range is in runs. Within an epoch section. */
 static bool is_covered(struct file_view *view, uint64_t offset, uint64_t length)
 {
 	while (length != 0) {
@@ -270,7 +270,7 @@ static inline bool take_first_run(struct operation *operation)
 	struct file_view *view;
 	bool is_known;
 
-	hold_begin();
+	epoch_enter();
 	view = atomic_load_explicit(&inode_of(operation)->view, memory_order_acquire);
 	is_known = view && range_is_inside(operation->offset, length,
 					   atomic_load_explicit(&view->size, memory_order_relaxed));
@@ -279,7 +279,7 @@ static inline bool take_first_run(struct operation *operation)
 		is_known = found == length ||
 			   (found != 0 && is_covered(view, operation->run_end, length - found));
 	}
-	hold_end();
+	epoch_exit();
 	return is_known;
 }
 
@@ -334,10 +334,10 @@ static int start(struct afar_queue *queue, struct operation *operation)
 static void next_run(struct operation *operation)
 {
 	/* The view had all of it at the start, and only gets more while we are counted in. */
-	hold_begin();
+	epoch_enter();
 	take_run(operation, atomic_load_explicit(&inode_of(operation)->view, memory_order_acquire),
 		 operation->remaining);
-	hold_end();
+	epoch_exit();
 }
 
 /* ---- Finishing */

@@ -13,7 +13,7 @@
 #include "client/base/call.h"
 #include "client/files/file.h"
 #include "client/files/pool/fs_lost.h"
-#include "client/target/near.h"
+#include "client/target/same_host.h"
 
 #define STALE_ROUNDS 16 /* a write is made again so often because the file was cut meanwhile */
 
@@ -141,16 +141,16 @@ static int check_vectors(const struct afar_file *file, const char *verb,
 
 /* ---- Near bytes */
 
-struct near_range {
+struct same_host_range {
 	const struct afar_file *file;
 	uint64_t offset, length;
 	bool is_write;
 };
 
-/* Within a hold: the file stays as long as its handle is open, and the glance as it is. */
-static bool find_near(const void *argument, uint64_t *pool_offset)
+/* Within an epoch section: the file stays as long as its handle is open, and the glance as it is. */
+static bool find_same_host(const void *argument, uint64_t *pool_offset)
 {
-	const struct near_range *range = argument;
+	const struct same_host_range *range = argument;
 	const struct afar_file *file = range->file;
 
 	if (handle_is_shut(&file->handle) ||
@@ -166,18 +166,18 @@ static bool find_near(const void *argument, uint64_t *pool_offset)
 	return true;
 }
 
-/* Moves bytes that are near, in the run that was used last. False: it has to go the long way. */
-static bool move_near(struct afar_file *file, void *data, size_t length, uint64_t offset,
-		      bool is_write)
+/* Moves bytes that are on this host, in the run that was used last. False: it has to go the long way. */
+static bool move_same_host(struct afar_file *file, void *data, size_t length, uint64_t offset,
+			   bool is_write)
 {
-	const struct near_range range = {file, offset, length, is_write};
+	const struct same_host_range range = {file, offset, length, is_write};
 	uint32_t access = is_write ? W_OK : R_OK;
 
 	if (!data || length == 0 || length > NEAR_CHOSEN_MAX || !(file->access & access) ||
 	    (is_write && (file->flags & (O_APPEND | O_DSYNC | O_SYNC))))
 		return false;
-	return near_transfer_chosen(fs_pool(file->fs), is_write ? AFAR_OP_WRITE : AFAR_OP_READ,
-				    data, length, find_near, &range);
+	return same_host_transfer_chosen(fs_pool(file->fs), is_write ? AFAR_OP_WRITE : AFAR_OP_READ,
+					 data, length, find_same_host, &range);
 }
 
 /* ---- Reading */
@@ -308,7 +308,7 @@ PUBLIC_CALL(ssize_t, afar_file_pread,
 
 	if (ret)
 		return ret;
-	if (move_near(file, data, length, offset, false))
+	if (move_same_host(file, data, length, offset, false))
 		return (ssize_t)length;
 	ret = file_enter(file);
 	if (ret)
@@ -565,7 +565,7 @@ PUBLIC_CALL(ssize_t, afar_file_pwrite,
 
 	if (ret)
 		return ret;
-	if (move_near(file, (void *)data, length, offset, true))
+	if (move_same_host(file, (void *)data, length, offset, true))
 		return (ssize_t)length;
 	ret = file_enter(file);
 	if (ret)

@@ -53,29 +53,29 @@ static void hold_back(struct fs_closings *closings, struct late_close *closing)
 	pthread_cond_broadcast(&closings->changed);
 }
 
-/* Has servers close the connections that make the pool loose, if they have not failed to just now. Returns whether it
- * is loose after that. */
+/* Has servers close the connections that put the pool in doubt, if they have not failed to just now. Returns whether it
+ * is in doubt after that. */
 static bool settle(struct afar_fs *fs)
 {
 	struct fs_closings *closings = &fs->closings;
 	struct afar_target *pool = fs_pool(fs);
 	uint64_t longest = session_deadline(pool->session), deadline = clock_deadline_ms(ASK_MS);
-	bool may_ask, is_loose;
+	bool may_ask, is_in_doubt;
 
-	if (!target_is_loose(pool))
+	if (!target_is_in_doubt(pool))
 		return false;
 	pthread_mutex_lock(&closings->lock);
 	may_ask = clock_ns() >= closings->ask_after;
 	pthread_mutex_unlock(&closings->lock);
 	if (may_ask)
 		target_settle_all(pool, deadline < longest ? deadline : longest);
-	is_loose = target_is_loose(pool);
-	if (may_ask && is_loose) {
+	is_in_doubt = target_is_in_doubt(pool);
+	if (may_ask && is_in_doubt) {
 		pthread_mutex_lock(&closings->lock);
 		closings->ask_after = clock_deadline_ms(PAUSE_MS);
 		pthread_mutex_unlock(&closings->lock);
 	}
-	return is_loose;
+	return is_in_doubt;
 }
 
 /* Lets calls take what was held back, if nothing can land any more. */
@@ -98,7 +98,7 @@ static void let_go(struct afar_fs *fs)
 	pthread_mutex_unlock(&closings->lock);
 }
 
-/* Ends what is held back still as far as this process goes. The manager is told of sizes and times, because nobody claims
+/* Ends what is held back still as far as this process goes. The manager is told of sizes and times, because nobody reclaims
  * these files any more if it restarts. */
 static void drop_held_back(struct afar_fs *fs)
 {
@@ -126,7 +126,7 @@ static unsigned take(struct afar_fs *fs, bool are_changes, struct late_close **o
 	struct cds_list_head *list = are_changes ? &closings->changes : &closings->holds;
 	unsigned *nr_left = are_changes ? &closings->nr_changes : &closings->nr_holds;
 	struct late_close *closing, *next;
-	bool is_loose = target_is_loose(fs_pool(fs));
+	bool is_in_doubt = target_is_in_doubt(fs_pool(fs));
 	unsigned nr = 0;
 
 	pthread_mutex_lock(&closings->lock);
@@ -135,7 +135,7 @@ static unsigned take(struct afar_fs *fs, bool are_changes, struct late_close **o
 			break;
 		cds_list_del(&closing->node);
 		--*nr_left;
-		if (is_loose && closing->file->access & W_OK)
+		if (is_in_doubt && closing->file->access & W_OK)
 			hold_back(closings, closing);
 		else
 			out[nr++] = closing;

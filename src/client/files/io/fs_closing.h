@@ -2,10 +2,10 @@
 /*
  * Closing files for which nobody waits (afar_file_close_later()). Their closing goes along with the next call
  * about files, in the same message and the same commit. A thread sends those that no call has taken along
- * for CLOSING_MS. Until then they are open as far as the manager knows, and are claimed like all that is
+ * for CLOSING_MS. Until then they are open as far as the manager knows, and are reclaimed like all that is
  * open.
  *
- * A server may still carry out writes of a connection that has ended (target_is_loose()). While it may, the manager must
+ * A server may still carry out writes of a connection that has ended (target_is_in_doubt()). While it may, the manager must
  * not take a file that was open to write for closed. It would give the file's room to others, and such a write would
  * land in theirs. So these closings are held back, however the program closes, until the servers have closed those
  * connections. The thread asks them to. With the file system itself they are dropped, and the manager has the files
@@ -34,7 +34,7 @@ struct late_close {
 	bool is_trimmed;
 	bool is_again; /* the call that it went along with first has failed */
 	int touched;   /* enum inode_touched: what is put back if it fails */
-	uint64_t nr_claims;
+	uint64_t nr_reclaims;
 	Afar__FileSync sync;
 	Afar__FileChange change;
 	Afar__FileClose close;

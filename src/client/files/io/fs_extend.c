@@ -161,7 +161,7 @@ static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 {
 	Afar__FileEnd message = AFAR__FILE_END__INIT;
 	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
-	uint64_t nr_claims;
+	uint64_t nr_reclaims;
 	int ret;
 
 	/* With the end it hears that the file was written. */
@@ -174,7 +174,7 @@ static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 	operation.end = &message;
 	do {
 		/* If the manager has restarted since it answered, it was not told of this end. */
-		nr_claims = fs_count_claims(inode->fs);
+		nr_reclaims = fs_count_reclaims(inode->fs);
 		ret = fs_hold_one(inode->fs, NULL, &operation, NULL);
 		if (ret) {
 			atomic_store(&inode->touched, INODE_UNTOLD);
@@ -184,7 +184,7 @@ static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 		if (end > inode->end)
 			inode->end = end;
 		pthread_mutex_unlock(&inode->lock);
-	} while (nr_claims != fs_count_claims(inode->fs));
+	} while (nr_reclaims != fs_count_reclaims(inode->fs));
 	return 0;
 }
 
@@ -222,7 +222,7 @@ void inode_end_append(struct file_inode *inode, bool is_more)
 	hold.n_operations = 1;
 	request.call_case = AFAR__REQUEST__CALL_FILES_HOLD;
 	request.files_hold = &hold;
-	/* Nobody waits for the answer. If it does not arrive, the claim that follows lets go. */
+	/* Nobody waits for the answer. If it does not arrive, the reclaim that follows lets go. */
 	session_tell(inode->fs->ns->session, &request);
 }
 

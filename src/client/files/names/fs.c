@@ -206,7 +206,7 @@ static struct afar_fs *fs_new(struct afar_namespace *ns, const struct afar_fs_op
 	for (unsigned i = 0; i < FS_BUCKETS; i++)
 		CDS_INIT_LIST_HEAD(&fs->inodes[i]);
 	writes_init(&fs->writes);
-	known_init(&fs->known);
+	attr_cache_init(&fs->attr_cache);
 	used_init(&fs->used, options);
 	closings_init(&fs->closings);
 	drops_init(&fs->drops, options);
@@ -218,7 +218,7 @@ static void fs_destroy(struct afar_fs *fs)
 {
 	fs_work_end(fs);
 	closings_free(&fs->closings);
-	known_free(&fs->known);
+	attr_cache_free(&fs->attr_cache);
 	used_free(&fs->used);
 	writes_free(&fs->writes);
 	pthread_cond_destroy(&fs->changed);
@@ -261,7 +261,7 @@ static int open_in(struct afar_namespace *ns, const struct afar_fs_options *opti
 		goto out_leave;
 	if (options->flags & AFAR_FS_SYNC_ALL)
 		apart_owe_syncs(fs_pool(fs));
-	ret = fs->used.is_on ? fs_claim_uses(fs) : 0;
+	ret = fs->used.is_on ? fs_reclaim_uses(fs) : 0;
 	if (ret)
 		goto out_region;
 	*out = fs;

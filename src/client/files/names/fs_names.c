@@ -114,7 +114,7 @@ static int look_up(struct afar_fs *fs, const struct fs_who *who, uint64_t dir, c
 {
 	Afar__FileLookup lookup = AFAR__FILE_LOOKUP__INIT;
 	Afar__FileLook operation = AFAR__FILE_LOOK__INIT;
-	int ret = fs_check_stat(out, false) ? 1 : known_lookup(fs, who, dir, name, out);
+	int ret = fs_check_stat(out, false) ? 1 : attr_cache_lookup(fs, who, dir, name, out);
 
 	if (ret == 0)
 		inode_add_writes(fs, out);
@@ -181,7 +181,7 @@ PUBLIC_CALL(int, afar_fs_getattr,
 
 	if (ret)
 		return ret;
-	if (fs_check_stat(out, false) == 0 && known_stat(fs, ino, out) == 0) {
+	if (fs_check_stat(out, false) == 0 && attr_cache_stat(fs, ino, out) == 0) {
 		inode_add_writes(fs, out);
 		handle_unuse(&fs->handle);
 		return 0;
@@ -584,7 +584,7 @@ PUBLIC_CALL(ssize_t, afar_fs_getxattr,
 		ret = begin(fs, given, &who);
 	if (ret)
 		return ret;
-	if (is_told_to_all(name) && known_no_xattrs(fs, ino)) {
+	if (is_told_to_all(name) && attr_cache_no_xattrs(fs, ino)) {
 		handle_unuse(&fs->handle);
 		return error_code(-ENODATA);
 	}
@@ -607,7 +607,7 @@ PUBLIC_CALL(ssize_t, afar_fs_listxattr,
 
 	if (ret)
 		return ret;
-	if ((out || size == 0) && known_no_xattrs(fs, ino)) {
+	if ((out || size == 0) && attr_cache_no_xattrs(fs, ino)) {
 		handle_unuse(&fs->handle);
 		return 0;
 	}

@@ -36,7 +36,7 @@ struct round {
 	struct afar_fs *fs;
 	const struct fs_who *who;
 	bool is_writing;
-	uint64_t nr_claims; /* when it began */
+	uint64_t nr_reclaims; /* when it began */
 	uint64_t nr_outdated;
 	unsigned nr;
 	struct small smalls[ROUND_FILES];
@@ -92,8 +92,8 @@ static int adopt(struct round *round, struct small *small, const Afar__FileResul
 		return round->status;
 	/* If the manager has restarted, it may have forgotten what it had just opened, and given back what the
 	 * answer tells of. */
-	if (round->nr_claims != fs_count_claims(round->fs)) {
-		ret = fs_claim_again(round->fs, small->hold);
+	if (round->nr_reclaims != fs_count_reclaims(round->fs)) {
+		ret = fs_reclaim_again(round->fs, small->hold);
 		inode_set_outdated(round->fs, small->inode->ino);
 	}
 	return ret ? ret : inode_adopt(small->inode, result, round->nr_outdated);
@@ -513,7 +513,7 @@ static void close_files(struct round *round)
 
 	if (ret)
 		fail_all(round, ret);
-	if (round->is_writing && round->nr_claims != fs_count_claims(round->fs))
+	if (round->is_writing && round->nr_reclaims != fs_count_reclaims(round->fs))
 		close_all(round);
 	for (unsigned i = 0; i < round->nr; i++) {
 		struct small *small = &round->smalls[i];
@@ -532,7 +532,7 @@ static void run(struct round *round)
 {
 	int ret;
 
-	round->nr_claims = fs_count_claims(round->fs);
+	round->nr_reclaims = fs_count_reclaims(round->fs);
 	round->nr_outdated = inode_count_outdated(round->fs);
 	plan_init(&round->plan);
 	ret = round->is_writing ? make_files(round) : open_files(round);

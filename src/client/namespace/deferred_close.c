@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Lingering regions: the program has closed them, but a server may still carry out a write of a
+ * Deferred closes: the program has closed them, but a server may still carry out a write of a
  * connection that has ended. The session keeps its reference to them until the servers have closed
  * those connections or have restarted. So their memory does not become another region's before.
  * region_open.c hands them over. This looks at them when a region is opened or closed, or a connection
  * is made. So the code that ends a region is here, too.
  */
-#include "client/namespace/linger.h"
+#include "client/namespace/deferred_close.h"
 #include "client/namespace/versions_handle.h"
 
 #include "client/namespace/region.h"
@@ -47,7 +47,7 @@ void region_leave(struct afar_region *region)
 	region_drop(region);
 }
 
-/* ---- Lingering */
+/* ---- Deferring */
 
 /* Limits the wait to that of any call of the session. */
 static uint64_t ask_deadline(const struct afar_session *session)
@@ -57,16 +57,16 @@ static uint64_t ask_deadline(const struct afar_session *session)
 	return deadline < longest ? deadline : longest;
 }
 
-/* Takes all lingering regions. Returns whether servers may be asked now. */
+/* Takes all regions whose close is deferred. Returns whether servers may be asked now. */
 static bool take_all(struct afar_session *session, struct cds_list_head *regions)
 {
 	bool may_ask;
 
 	pthread_mutex_lock(&session->lock);
-	cds_list_splice(&session->lingering, regions);
-	CDS_INIT_LIST_HEAD(&session->lingering);
+	cds_list_splice(&session->deferred, regions);
+	CDS_INIT_LIST_HEAD(&session->deferred);
 	session->nr_lingering = 0;
-	may_ask = clock_ns() >= session->linger_after;
+	may_ask = clock_ns() >= session->deferred_after;
 	pthread_mutex_unlock(&session->lock);
 	return may_ask;
 }
@@ -74,7 +74,7 @@ static bool take_all(struct afar_session *session, struct cds_list_head *regions
 static void give_back(struct afar_session *session, struct afar_region *region)
 {
 	pthread_mutex_lock(&session->lock);
-	cds_list_add(&region->lingering, &session->lingering);
+	cds_list_add(&region->deferred, &session->deferred);
 	session->nr_lingering++;
 	pthread_mutex_unlock(&session->lock);
 }
@@ -82,7 +82,7 @@ static void give_back(struct afar_session *session, struct afar_region *region)
 static void pause_asking(struct afar_session *session)
 {
 	pthread_mutex_lock(&session->lock);
-	session->linger_after = clock_deadline_ms(PAUSE_MS);
+	session->deferred_after = clock_deadline_ms(PAUSE_MS);
 	pthread_mutex_unlock(&session->lock);
 }
 
@@ -95,12 +95,12 @@ void regions_settle(struct afar_session *session, bool may_ask)
 	if (session->nr_lingering == 0)
 		return;
 	may_ask = take_all(session, &regions) && may_ask;
-	cds_list_for_each_entry_safe (region, next, &regions, lingering) {
-		cds_list_del(&region->lingering);
-		if (may_ask && target_is_loose(&region->target))
+	cds_list_for_each_entry_safe (region, next, &regions, deferred) {
+		cds_list_del(&region->deferred);
+		if (may_ask && target_is_in_doubt(&region->target))
 			target_settle_all(&region->target, deadline);
 		/* Connecting must not wait for a manager that is away. */
-		if (!target_is_loose(&region->target) && session_is_up(session)) {
+		if (!target_is_in_doubt(&region->target) && session_is_up(session)) {
 			region_leave(region);
 			continue;
 		}
@@ -110,12 +110,12 @@ void regions_settle(struct afar_session *session, bool may_ask)
 	}
 }
 
-void region_linger(struct afar_region *region)
+void region_defer_close(struct afar_region *region)
 {
 	struct afar_session *session = region->target.session;
 
 	target_settle_all(&region->target, ask_deadline(session));
-	if (target_is_loose(&region->target))
+	if (target_is_in_doubt(&region->target))
 		give_back(session, region);
 	else
 		region_leave(region);
@@ -125,7 +125,7 @@ void regions_forget(struct afar_session *session)
 {
 	struct afar_region *region, *next;
 
-	cds_list_for_each_entry_safe (region, next, &session->lingering, lingering)
+	cds_list_for_each_entry_safe (region, next, &session->deferred, deferred)
 		region_drop(region);
-	CDS_INIT_LIST_HEAD(&session->lingering);
+	CDS_INIT_LIST_HEAD(&session->deferred);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Windows on near memory: what is copied through them, and whatever keeps a call from that. */
+/* Windows on same-host memory: what is copied through them, and whatever keeps a call from that. */
 #include <pthread.h>
 #include <semaphore.h>
 #include <setjmp.h>
@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "base/hold.h"
-#include "client/queue/near_look.h"
-#include "client/target/near.h"
+#include "base/epoch.h"
+#include "client/queue/same_host_map.h"
+#include "client/target/same_host.h"
 #include "fabric/mapped.h"
 #include "lib/client/fake_fabric.h"
 #include "unit/group.h"
@@ -20,7 +20,7 @@
 static struct {
 	_Alignas(8) uint8_t memory[FAKE_SERVERS][FAKE_UNIT];
 	atomic_uint word[FAKE_SERVERS]; /* 1: they lend it */
-	struct fabric_inside inside[HOLD_NUMBERS];
+	struct fabric_inside inside[EPOCH_NUMBERS];
 	struct fabric_gate *gates[FAKE_SERVERS]; /* of the last windows; the targets own them */
 	unsigned access;
 	uint64_t length; /* of a window */
@@ -73,15 +73,15 @@ static struct afar_target *open_near(uint32_t nr_servers)
 		servers.word[i] = 1;
 		fake_connect(i);
 	}
-	near_look(target, world.queue);
+	same_host_map(target, world.queue);
 	return target;
 }
 
 static void close_near(struct afar_target *target)
 {
-	near_close(target);
-	assert_false(near_transfer(target, AFAR_OP_READ, NULL, 0, 0, 1));
-	for (unsigned i = 0; i < HOLD_NUMBERS; i++)
+	same_host_close(target);
+	assert_false(same_host_transfer(target, AFAR_OP_READ, NULL, 0, 0, 1));
+	for (unsigned i = 0; i < EPOCH_NUMBERS; i++)
 		assert_int_equal(servers.inside[i].nr, 0);
 	fake_close();
 	fake_target_free(target);
@@ -92,7 +92,7 @@ static bool move(struct afar_target *target, uint16_t opcode, void *data, size_t
 {
 	const struct afar_iov iov = {.addr = data, .length = length};
 
-	return near_transfer(target, opcode, &iov, 1, offset, length);
+	return same_host_transfer(target, opcode, &iov, 1, offset, length);
 }
 
 static bool can_read(struct afar_target *target, uint64_t offset)
@@ -125,7 +125,7 @@ static void copies_between_pieces_and_servers(void **state)
 	(void)state;
 	for (size_t i = 0; i < 12000; i++)
 		*(i < 5000 ? &first[i] : &second[i - 5000]) = (uint8_t)(i * 7 + i / 256);
-	assert_true(near_transfer(target, AFAR_OP_WRITE, iov, 4, 100, 12000));
+	assert_true(same_host_transfer(target, AFAR_OP_WRITE, iov, 4, 100, 12000));
 	for (size_t i = 0; i < 12000; i++)
 		assert_int_equal(servers.memory[(i + 100) / FAKE_UNIT][(i + 100) % FAKE_UNIT],
 				 (uint8_t)(i * 7 + i / 256));
@@ -136,7 +136,7 @@ static void copies_between_pieces_and_servers(void **state)
 	assert_memory_equal(back + 5000, second, 7000);
 	memset(first, 0, sizeof(first));
 	memset(second, 0, sizeof(second));
-	assert_true(near_transfer(target, AFAR_OP_READ, iov, 4, 100, 12000));
+	assert_true(same_host_transfer(target, AFAR_OP_READ, iov, 4, 100, 12000));
 	assert_memory_equal(back, first, 5000);
 	assert_memory_equal(back + 5000, second, 7000);
 	close_near(target);
@@ -158,16 +158,16 @@ static void copies_what_is_near_alone(void **state)
 	uint8_t two[2];
 
 	(void)state;
-	near_close(target);
+	same_host_close(target);
 	world.queue->paths[1]->state = PATH_DOWN;
-	near_look(target, world.queue);
+	same_host_map(target, world.queue);
 	assert_true(can_read(target, FAKE_UNIT - 1));
 	assert_false(can_read(target, FAKE_UNIT));
 	assert_false(move(target, AFAR_OP_READ, two, 2, FAKE_UNIT - 1));
 	assert_true(can_read(target, 2 * FAKE_UNIT));
 	/* There it is. */
 	world.queue->paths[1]->state = PATH_UP;
-	near_look(target, world.queue);
+	same_host_map(target, world.queue);
 	assert_true(move(target, AFAR_OP_READ, two, 2, FAKE_UNIT - 1));
 	close_near(target);
 }
@@ -180,7 +180,7 @@ static void takes_windows_once(void **state)
 	assert_int_equal(servers.nr_windows, 2);
 	/* They are counted by themselves, and not as connections (afar_session_stat()). */
 	assert_true(cds_list_empty(&world.session.counts.paths));
-	near_look(target, world.queue);
+	same_host_map(target, world.queue);
 	assert_int_equal(servers.nr_windows, 2);
 	servers.word[1] = 0;
 	assert_false(can_read(target, FAKE_UNIT));
@@ -199,7 +199,7 @@ static int add(struct afar_target *target, uint64_t offset, uint64_t operand, ui
 				   .nr_iov = before ? 1 : 0,
 				   .operand = operand};
 
-	return near_atomic(&op);
+	return same_host_atomic(&op);
 }
 
 static int swap(struct afar_target *target, uint64_t compare, uint64_t operand, uint64_t *before)
@@ -212,7 +212,7 @@ static int swap(struct afar_target *target, uint64_t compare, uint64_t operand, 
 				   .compare = compare,
 				   .operand = operand};
 
-	return near_atomic(&op);
+	return same_host_atomic(&op);
 }
 
 static void does_atomics(void **state)
@@ -247,12 +247,12 @@ static void leaves_atomics_to_others(void **state)
 	target->has_nic_atomics = true;
 	assert_int_equal(add(target, 0, 1, &before), -EAGAIN);
 	target->has_nic_atomics = false;
-	world.reaches[0].nr_loose = 1;
+	world.reaches[0].nr_in_doubt = 1;
 	assert_int_equal(add(target, 0, 1, &before), -EAGAIN);
-	world.reaches[0].nr_loose = 0;
-	near_close(target);
+	world.reaches[0].nr_in_doubt = 0;
+	same_host_close(target);
 	target->rights = RIGHT_READ;
-	near_look(target, world.queue);
+	same_host_map(target, world.queue);
 	assert_int_equal(add(target, 0, 1, &before), -EAGAIN);
 	assert_int_equal(before, 9);
 	assert_int_equal(servers.memory[0][0], 0);
@@ -297,8 +297,8 @@ static void counts_nothing_that_came_too_late(void **state)
 	assert_false(move(target, AFAR_OP_WRITE, &shut, sizeof(shut), 0));
 	assert_int_equal(servers.nr_left, 1);
 	*word = 1;
-	assert_false(near_transfer_chosen(target, AFAR_OP_WRITE, &shut, sizeof(shut), choose_first,
-					  NULL));
+	assert_false(same_host_transfer_chosen(target, AFAR_OP_WRITE, &shut, sizeof(shut),
+					       choose_first, NULL));
 	assert_int_equal(servers.nr_left, 2);
 	*word = 1;
 	assert_int_equal(add(target, 0, 1, NULL), -AFAR_ESERVER);
@@ -322,10 +322,10 @@ static void waits_for_loose_writes(void **state)
 	struct afar_target *target = open_near(1);
 
 	(void)state;
-	world.reaches[0].nr_loose = 1;
+	world.reaches[0].nr_in_doubt = 1;
 	assert_false(can_write(target, 0));
 	assert_int_equal(servers.memory[0][0], 0);
-	world.reaches[0].nr_loose = 0;
+	world.reaches[0].nr_in_doubt = 0;
 	assert_true(can_write(target, 0));
 	close_near(target);
 }
@@ -339,9 +339,9 @@ static void heeds_seals(void **state)
 	assert_false(can_read(target, 0));
 	assert_false(can_write(target, 0));
 	/* It was sealed: its memory is another, which may be read alone. */
-	near_close(target);
+	same_host_close(target);
 	target->binding->is_ready = target->is_sealed = true;
-	near_look(target, world.queue);
+	same_host_map(target, world.queue);
 	assert_true(can_read(target, 0));
 	assert_false(can_write(target, 0));
 	close_near(target);
@@ -352,15 +352,15 @@ static void keeps_to_rights(void **state)
 	struct afar_target *target = open_near(1);
 
 	(void)state;
-	near_close(target);
+	same_host_close(target);
 	target->rights = RIGHT_READ;
-	near_look(target, world.queue);
+	same_host_map(target, world.queue);
 	assert_true(can_read(target, 0));
 	assert_false(can_write(target, 0));
-	near_close(target);
+	same_host_close(target);
 	target->rights = RIGHT_ALL;
 	servers.access = FABRIC_REMOTE_READ;
-	near_look(target, world.queue);
+	same_host_map(target, world.queue);
 	assert_true(can_read(target, 0));
 	assert_false(can_write(target, 0));
 	close_near(target);
@@ -385,10 +385,10 @@ static void stays_inside_windows(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		near_close(target);
+		same_host_close(target);
 		target->binding->keys[0].remote = cases[i].remote;
 		servers.length = cases[i].window;
-		near_look(target, world.queue);
+		same_host_map(target, world.queue);
 		assert_int_equal(can_read(target, 0), cases[i].is_inside);
 	}
 	close_near(target);
@@ -402,9 +402,9 @@ static void does_not_use_what_is_closed(void **state)
 	const struct afar_iov iov = {.buffer = &buffer, .addr = &byte, .length = 1};
 
 	(void)state;
-	assert_true(near_transfer(target, AFAR_OP_READ, &iov, 1, 0, 1));
+	assert_true(same_host_transfer(target, AFAR_OP_READ, &iov, 1, 0, 1));
 	assert_int_equal(handle_close(&buffer, HANDLE_BUFFER), 0);
-	assert_false(near_transfer(target, AFAR_OP_READ, &iov, 1, 0, 1));
+	assert_false(same_host_transfer(target, AFAR_OP_READ, &iov, 1, 0, 1));
 	assert_true(can_read(target, 0));
 	assert_int_equal(handle_close(target, HANDLE_REGION), 0);
 	assert_false(can_read(target, 0));
@@ -424,16 +424,16 @@ static void *hold(void *argument)
 {
 	struct holder *holder = argument;
 
-	hold_begin();
+	epoch_enter();
 	sem_post(&holder->holds);
-	while (holder->target->near)
+	while (holder->target->same_host)
 		;
 	holder->has_gone = true;
-	hold_end();
+	epoch_exit();
 	return NULL;
 }
 
-/* near_close() lets a thread that is at a copy end it before the windows are given back. */
+/* same_host_close() lets a thread that is at a copy end it before the windows are given back. */
 static void waits_for_who_copies(void **state)
 {
 	struct holder holder = {.target = open_near(1)};
@@ -443,14 +443,14 @@ static void waits_for_who_copies(void **state)
 	sem_init(&holder.holds, 0, 0);
 	assert_int_equal(pthread_create(&thread, NULL, hold, &holder), 0);
 	sem_wait(&holder.holds);
-	near_close(holder.target);
+	same_host_close(holder.target);
 	assert_true(holder.has_gone);
 	pthread_join(thread, NULL);
 	sem_destroy(&holder.holds);
 	close_near(holder.target);
 }
 
-TEST_GROUP(near)
+TEST_GROUP(same_host)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(copies_between_pieces_and_servers),

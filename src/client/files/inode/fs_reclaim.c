@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "client/files/inode/fs_call.h"
 
-#define CLAIM_MAX	65536U /* holds of one message */
-#define CLAIM_LOCKS_MAX 4096U
+#define RECLAIM_MAX	  65536U /* holds of one message */
+#define RECLAIM_LOCKS_MAX 4096U
 
 /* ---- Holds */
 
@@ -49,12 +49,12 @@ void fs_hold_end(struct afar_fs *fs, struct fs_hold *hold)
 	free(hold);
 }
 
-uint64_t fs_count_claims(struct afar_fs *fs)
+uint64_t fs_count_reclaims(struct afar_fs *fs)
 {
 	uint64_t nr;
 
 	pthread_mutex_lock(&fs->lock);
-	nr = fs->nr_claims;
+	nr = fs->nr_reclaims;
 	pthread_mutex_unlock(&fs->lock);
 	return nr;
 }
@@ -76,7 +76,7 @@ static void look_at_end(const struct fs_hold *hold, uint64_t *end, uint64_t *lay
 
 /* ---- Messages */
 
-struct claim {
+struct reclaim {
 	uint64_t *handles, *inos, *ends, *layouts;
 	uint32_t *accesses;
 	size_t nr;
@@ -84,85 +84,85 @@ struct claim {
 	size_t nr_locks;
 };
 
-static int claim_open(struct claim *claim)
+static int reclaim_open(struct reclaim *reclaim)
 {
-	claim->handles = calloc(CLAIM_MAX, sizeof(*claim->handles));
-	claim->inos = calloc(CLAIM_MAX, sizeof(*claim->inos));
-	claim->ends = calloc(CLAIM_MAX, sizeof(*claim->ends));
-	claim->layouts = calloc(CLAIM_MAX, sizeof(*claim->layouts));
-	claim->accesses = calloc(CLAIM_MAX, sizeof(*claim->accesses));
-	claim->locks = calloc(CLAIM_LOCKS_MAX, sizeof(*claim->locks));
-	claim->lock_list = calloc(CLAIM_LOCKS_MAX, sizeof(*claim->lock_list));
-	return claim->handles && claim->inos && claim->ends && claim->layouts && claim->accesses &&
-			       claim->locks && claim->lock_list
+	reclaim->handles = calloc(RECLAIM_MAX, sizeof(*reclaim->handles));
+	reclaim->inos = calloc(RECLAIM_MAX, sizeof(*reclaim->inos));
+	reclaim->ends = calloc(RECLAIM_MAX, sizeof(*reclaim->ends));
+	reclaim->layouts = calloc(RECLAIM_MAX, sizeof(*reclaim->layouts));
+	reclaim->accesses = calloc(RECLAIM_MAX, sizeof(*reclaim->accesses));
+	reclaim->locks = calloc(RECLAIM_LOCKS_MAX, sizeof(*reclaim->locks));
+	reclaim->lock_list = calloc(RECLAIM_LOCKS_MAX, sizeof(*reclaim->lock_list));
+	return reclaim->handles && reclaim->inos && reclaim->ends && reclaim->layouts &&
+			       reclaim->accesses && reclaim->locks && reclaim->lock_list
 		       ? 0
 		       : -ENOMEM;
 }
 
-static void claim_close(struct claim *claim)
+static void reclaim_close(struct reclaim *reclaim)
 {
-	free(claim->handles);
-	free(claim->inos);
-	free(claim->ends);
-	free(claim->layouts);
-	free(claim->accesses);
-	free(claim->locks);
-	free(claim->lock_list);
+	free(reclaim->handles);
+	free(reclaim->inos);
+	free(reclaim->ends);
+	free(reclaim->layouts);
+	free(reclaim->accesses);
+	free(reclaim->locks);
+	free(reclaim->lock_list);
 }
 
-static void claim_add(struct claim *claim, const struct fs_hold *hold)
+static void reclaim_add(struct reclaim *reclaim, const struct fs_hold *hold)
 {
-	claim->handles[claim->nr] = hold->handle;
-	claim->inos[claim->nr] = hold->inode->ino;
-	look_at_end(hold, &claim->ends[claim->nr], &claim->layouts[claim->nr]);
-	claim->accesses[claim->nr] = hold->access;
-	claim->nr++;
+	reclaim->handles[reclaim->nr] = hold->handle;
+	reclaim->inos[reclaim->nr] = hold->inode->ino;
+	look_at_end(hold, &reclaim->ends[reclaim->nr], &reclaim->layouts[reclaim->nr]);
+	reclaim->accesses[reclaim->nr] = hold->access;
+	reclaim->nr++;
 }
 
-static Afar__FileClaim claim_message(const struct claim *claim, bool is_last)
+static Afar__FileReclaim reclaim_message(const struct reclaim *reclaim, bool is_last)
 {
-	Afar__FileClaim message = AFAR__FILE_CLAIM__INIT;
+	Afar__FileReclaim message = AFAR__FILE_RECLAIM__INIT;
 
-	message.handles = claim->handles;
-	message.inos = claim->inos;
-	message.ends = claim->ends;
-	message.layouts = claim->layouts;
-	message.accesses = claim->accesses;
-	message.n_handles = message.n_inos = message.n_accesses = claim->nr;
-	message.n_ends = message.n_layouts = claim->nr;
-	message.locks = claim->lock_list;
-	message.n_locks = claim->nr_locks;
+	message.handles = reclaim->handles;
+	message.inos = reclaim->inos;
+	message.ends = reclaim->ends;
+	message.layouts = reclaim->layouts;
+	message.accesses = reclaim->accesses;
+	message.n_handles = message.n_inos = message.n_accesses = reclaim->nr;
+	message.n_ends = message.n_layouts = reclaim->nr;
+	message.locks = reclaim->lock_list;
+	message.n_locks = reclaim->nr_locks;
 	message.is_last = is_last;
 	return message;
 }
 
-int fs_claim_again(struct afar_fs *fs, const struct fs_hold *hold)
+int fs_reclaim_again(struct afar_fs *fs, const struct fs_hold *hold)
 {
 	uint64_t handle = hold->handle, ino = hold->inode->ino, end, layout;
 	uint32_t access = hold->access;
-	const struct claim claim = {.handles = &handle,
-				    .inos = &ino,
-				    .ends = &end,
-				    .layouts = &layout,
-				    .accesses = &access,
-				    .nr = 1};
-	Afar__FileClaim message = claim_message(&claim, false);
+	const struct reclaim reclaim = {.handles = &handle,
+					.inos = &ino,
+					.ends = &end,
+					.layouts = &layout,
+					.accesses = &access,
+					.nr = 1};
+	Afar__FileReclaim message = reclaim_message(&reclaim, false);
 	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
 
 	look_at_end(hold, &end, &layout);
-	operation.what_case = AFAR__FILE_HOLD__WHAT_CLAIM;
-	operation.claim = &message;
+	operation.what_case = AFAR__FILE_HOLD__WHAT_RECLAIM;
+	operation.reclaim = &message;
 	return fs_hold_one(fs, NULL, &operation, NULL);
 }
 
-int fs_claim_uses(struct afar_fs *fs)
+int fs_reclaim_uses(struct afar_fs *fs)
 {
-	Afar__FileClaim message = AFAR__FILE_CLAIM__INIT;
+	Afar__FileReclaim message = AFAR__FILE_RECLAIM__INIT;
 	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
 
 	message.answers_gone = true;
-	operation.what_case = AFAR__FILE_HOLD__WHAT_CLAIM;
-	operation.claim = &message;
+	operation.what_case = AFAR__FILE_HOLD__WHAT_RECLAIM;
+	operation.reclaim = &message;
 	return fs_hold_one(fs, NULL, &operation, NULL);
 }
 
@@ -174,8 +174,8 @@ static bool is_passing(int status)
 	return status == -ENOMEM || status == -EIO || status == -ENOSPC || status == -ETIMEDOUT;
 }
 
-/* A claim that failed is made again by resuming once more. */
-static void claimed(void *argument, const Afar__Frame *frame, int status)
+/* A reclaim that failed is made again by resuming once more. */
+static void reclaimed(void *argument, const Afar__Frame *frame, int status)
 {
 	struct afar_session *session = argument;
 	const Afar__Reply *reply = frame ? frame->reply : NULL;
@@ -193,7 +193,7 @@ static void claimed(void *argument, const Afar__Frame *frame, int status)
 	pthread_mutex_unlock(&session->lock);
 }
 
-static int send_claim(struct afar_fs *fs, const struct claim *claim, bool is_last)
+static int send_reclaim(struct afar_fs *fs, const struct reclaim *reclaim, bool is_last)
 {
 	struct afar_session *session = fs->ns->session;
 	const struct rpc_envelope envelope = {
@@ -201,48 +201,48 @@ static int send_claim(struct afar_fs *fs, const struct claim *claim, bool is_las
 		.session = session->number,
 		.request_id = ++session->next_request_id,
 	};
-	Afar__FileClaim message = claim_message(claim, is_last);
+	Afar__FileReclaim message = reclaim_message(reclaim, is_last);
 	Afar__FileHold operation = AFAR__FILE_HOLD__INIT, *operations = &operation;
 	Afar__FilesHold hold = AFAR__FILES_HOLD__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
 
-	operation.what_case = AFAR__FILE_HOLD__WHAT_CLAIM;
-	operation.claim = &message;
+	operation.what_case = AFAR__FILE_HOLD__WHAT_RECLAIM;
+	operation.reclaim = &message;
 	message.answers_gone = fs->used.is_on;
 	hold.fs = fs->ns->number;
 	hold.operations = &operations;
 	hold.n_operations = 1;
 	request.call_case = AFAR__REQUEST__CALL_FILES_HOLD;
 	request.files_hold = &hold;
-	return rpc_send(session->manager, &envelope, &request, claimed, session);
+	return rpc_send(session->manager, &envelope, &request, reclaimed, session);
 }
 
 /* Sends what is in it, if that is anything, or `max` of it. */
-static int claim_flush(struct afar_fs *fs, struct claim *claim, size_t nr, size_t max)
+static int reclaim_flush(struct afar_fs *fs, struct reclaim *reclaim, size_t nr, size_t max)
 {
-	int ret = nr >= max ? send_claim(fs, claim, false) : 0;
+	int ret = nr >= max ? send_reclaim(fs, reclaim, false) : 0;
 
 	if (nr >= max)
-		claim->nr = claim->nr_locks = 0;
+		reclaim->nr = reclaim->nr_locks = 0;
 	return ret;
 }
 
-static int claim_holds(struct afar_fs *fs, struct claim *claim)
+static int reclaim_holds(struct afar_fs *fs, struct reclaim *reclaim)
 {
 	const struct fs_hold *hold;
 	int ret = 0;
 
 	cds_list_for_each_entry (hold, &fs->holds, node) {
-		claim_add(claim, hold);
-		ret = claim_flush(fs, claim, claim->nr, CLAIM_MAX);
+		reclaim_add(reclaim, hold);
+		ret = reclaim_flush(fs, reclaim, reclaim->nr, RECLAIM_MAX);
 		if (ret)
 			break;
 	}
-	return ret ? ret : claim_flush(fs, claim, claim->nr, 1);
+	return ret ? ret : reclaim_flush(fs, reclaim, reclaim->nr, 1);
 }
 
 /* Behind the handles that they were taken through. */
-static int claim_locks(struct afar_fs *fs, struct claim *claim)
+static int reclaim_locks(struct afar_fs *fs, struct reclaim *reclaim)
 {
 	const struct file_inode *inode;
 	const struct fs_lock *lock;
@@ -251,36 +251,37 @@ static int claim_locks(struct afar_fs *fs, struct claim *claim)
 	for (unsigned i = 0; i < FS_BUCKETS; i++)
 		cds_list_for_each_entry (inode, &fs->inodes[i], node)
 			cds_list_for_each_entry (lock, &inode->locks, node) {
-				Afar__FileLock *message = &claim->locks[claim->nr_locks];
+				Afar__FileLock *message = &reclaim->locks[reclaim->nr_locks];
 
 				fs_lock_message(lock, message);
-				claim->lock_list[claim->nr_locks++] = message;
-				ret = claim_flush(fs, claim, claim->nr_locks, CLAIM_LOCKS_MAX);
+				reclaim->lock_list[reclaim->nr_locks++] = message;
+				ret = reclaim_flush(fs, reclaim, reclaim->nr_locks,
+						    RECLAIM_LOCKS_MAX);
 				if (ret)
 					return ret;
 			}
 	return 0;
 }
 
-static int claim_all(struct afar_fs *fs, struct claim *claim)
+static int reclaim_all(struct afar_fs *fs, struct reclaim *reclaim)
 {
 	int ret;
 
 	pthread_mutex_lock(&fs->lock);
-	fs->nr_claims++;
-	claim->nr = claim->nr_locks = 0;
-	ret = claim_holds(fs, claim);
+	fs->nr_reclaims++;
+	reclaim->nr = reclaim->nr_locks = 0;
+	ret = reclaim_holds(fs, reclaim);
 	if (ret == 0)
-		ret = claim_locks(fs, claim);
+		ret = reclaim_locks(fs, reclaim);
 	if (ret == 0)
-		ret = send_claim(fs, claim, true);
+		ret = send_reclaim(fs, reclaim, true);
 	pthread_mutex_unlock(&fs->lock);
 	return ret;
 }
 
 void fs_session_resumed(struct afar_session *session)
 {
-	struct claim claim = {0};
+	struct reclaim reclaim = {0};
 	struct afar_fs *fs;
 	int ret;
 
@@ -288,12 +289,12 @@ void fs_session_resumed(struct afar_session *session)
 		return;
 	/* First: the manager may have restarted, and lets others change things when it has been told. */
 	cds_list_for_each_entry (fs, &session->file_systems, node)
-		known_reset(&fs->known);
-	ret = claim_open(&claim);
+		attr_cache_reset(&fs->attr_cache);
+	ret = reclaim_open(&reclaim);
 	cds_list_for_each_entry (fs, &session->file_systems, node)
 		if (ret == 0)
-			ret = claim_all(fs, &claim);
-	claim_close(&claim);
+			ret = reclaim_all(fs, &reclaim);
+	reclaim_close(&reclaim);
 	if (ret)
 		rpc_connection_close(session->manager);
 }

@@ -20,15 +20,15 @@
 
 #include "rpc/rpc.h"
 
-#define KNOWN_EVENTS 1024U /* buckets of inodes that events are told apart by */
-#define KNOWN_WHOS   8U
+#define ATTR_CACHE_EVENTS 1024U /* buckets of inodes that events are told apart by */
+#define KNOWN_WHOS	  8U
 
 struct afar_file_stat;
 struct afar_fs;
 struct afar_session;
 struct fs_who;
 
-struct fs_known {
+struct attr_cache {
 	pthread_mutex_t lock; /* guards all; held for moments, and no other is taken under it */
 	uint64_t number;      /* of the delegation; 0: there is none */
 	uint64_t dropped;     /* what the manager is to be told with the next question */
@@ -37,8 +37,8 @@ struct fs_known {
 	/* Events after which the answer to a question from before may be out of date. */
 	uint64_t nr_events;
 	uint64_t reset_at;		      /* nr_events when all was forgotten last */
-	uint64_t revoked[KNOWN_EVENTS];	      /* when an inode of the bucket was dropped last */
-	uint64_t changed[KNOWN_EVENTS];	      /* when a change of ours ended last */
+	uint64_t revoked[ATTR_CACHE_EVENTS];  /* when an inode of the bucket was dropped last */
+	uint64_t changed[ATTR_CACHE_EVENTS];  /* when a change of ours ended last */
 	unsigned nr_blind;		      /* changes under way of inodes that we cannot name */
 	uint64_t nr_learned;		      /* inodes that became known */
 	size_t nr;			      /* inodes and names */
@@ -49,53 +49,55 @@ struct fs_known {
 };
 
 /* When something was asked. */
-struct known_mark {
+struct attr_cache_mark {
 	uint64_t nr_events, at;
 };
 
-void known_init(struct fs_known *known);
-void known_free(struct fs_known *known);
+void attr_cache_init(struct attr_cache *cache);
+void attr_cache_free(struct attr_cache *cache);
 /* Forgets everything. */
-void known_reset(struct fs_known *known);
+void attr_cache_reset(struct attr_cache *cache);
 
 /* ---- Answering programs */
 
 /* Looks a name up. Returns 0 or -ENOENT as the manager would; 1: it has to be asked. `out` has its size. */
-int known_lookup(struct afar_fs *fs, const struct fs_who *who, uint64_t dir, const char *name,
-		 struct afar_file_stat *out);
+int attr_cache_lookup(struct afar_fs *fs, const struct fs_who *who, uint64_t dir, const char *name,
+		      struct afar_file_stat *out);
 /* Returns when it became known what is known of an inode, if that is delegated; else 0. Never the same again. */
-uint64_t known_since(struct fs_known *known, uint64_t ino);
+uint64_t attr_cache_since(struct attr_cache *cache, uint64_t ino);
 /* Returns whether what is delegated stays so for as many ms, if nobody has it dropped. */
-bool known_lasts(struct fs_known *known, uint64_t ms);
+bool attr_cache_lasts(struct attr_cache *cache, uint64_t ms);
 /* Notes that the manager was told of a write of ours. */
-void known_wrote(struct fs_known *known, uint64_t ino, int64_t at);
+void attr_cache_wrote(struct attr_cache *cache, uint64_t ino, int64_t at);
 /* Describes an inode: 0 or 1. */
-int known_stat(struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out);
+int attr_cache_stat(struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out);
 /* Returns whether an inode is known to have no extended attributes. */
-bool known_no_xattrs(struct afar_fs *fs, uint64_t ino);
+bool attr_cache_no_xattrs(struct afar_fs *fs, uint64_t ino);
 
 /* ---- Learning from calls: fs_call.c does that for all of them */
 
 /* Before anything is asked. */
-struct known_mark known_mark(struct fs_known *known);
+struct attr_cache_mark attr_cache_mark(struct attr_cache *cache);
 /* The number that a question tells; see FilesLook. */
-uint64_t known_take_dropped(struct fs_known *known);
+uint64_t attr_cache_take_dropped(struct attr_cache *cache);
 /* The manager may not have been told it: the next question tells it again, unless there is a newer one. */
-void known_put_dropped(struct fs_known *known, uint64_t dropped);
+void attr_cache_put_dropped(struct attr_cache *cache, uint64_t dropped);
 /* After a question was answered. */
-void known_looked(struct afar_fs *fs, const struct known_mark *mark, const struct fs_who *who,
-		  Afar__FileLook *const *operations, const Afar__FileResults *results);
+void attr_cache_looked(struct afar_fs *fs, const struct attr_cache_mark *mark,
+		       const struct fs_who *who, Afar__FileLook *const *operations,
+		       const Afar__FileResults *results);
 /* Around a change, and around telling where a file ends. `results`: NULL: it is unknown what was done. */
-void known_begin_change(struct afar_fs *fs, Afar__FileChange *const *operations, unsigned nr);
-void known_end_change(struct afar_fs *fs, const struct known_mark *mark,
-		      Afar__FileChange *const *operations, unsigned nr,
-		      const Afar__FileResults *results);
-void known_begin_hold(struct afar_fs *fs, Afar__FileHold *const *operations, unsigned nr);
-void known_end_hold(struct afar_fs *fs, const struct known_mark *mark,
-		    Afar__FileHold *const *operations, unsigned nr,
-		    const Afar__FileResults *results);
+void attr_cache_begin_change(struct afar_fs *fs, Afar__FileChange *const *operations, unsigned nr);
+void attr_cache_end_change(struct afar_fs *fs, const struct attr_cache_mark *mark,
+			   Afar__FileChange *const *operations, unsigned nr,
+			   const Afar__FileResults *results);
+void attr_cache_begin_hold(struct afar_fs *fs, Afar__FileHold *const *operations, unsigned nr);
+void attr_cache_end_hold(struct afar_fs *fs, const struct attr_cache_mark *mark,
+			 Afar__FileHold *const *operations, unsigned nr,
+			 const Afar__FileResults *results);
 
 /* The manager has an inode dropped. Takes the call over. On the control thread. */
-void known_revoke(struct afar_session *session, const Afar__FileRevoke *ask, struct rpc_call *call);
+void attr_cache_revoke(struct afar_session *session, const Afar__FileRevoke *ask,
+		       struct rpc_call *call);
 
 #endif

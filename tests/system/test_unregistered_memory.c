@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Transfers from and to plain memory of all kinds, in a session that keeps registrations. The memory is freed and
+ * Transfers from and to unregistered memory of all kinds, in a session that keeps registrations. The memory is freed and
  * mapped anew between transfers, of files and shared, read-only. Where a transport registers memory, a
  * registration that were stale would move the bytes of pages that are not the memory's any more.
  */

@@ -2,7 +2,7 @@
 /*
  * Holds protect what threads find by shared pointers. While a thread holds, nothing that it finds
  * is freed. To free something, make it impossible to find, wait for the holds of that moment
- * (hold_wait()), and then free it. A hold costs two stores to a word of the thread's own, and no
+ * (epoch_wait()), and then free it. A hold costs two stores to a word of the thread's own, and no
  * atomic instruction. Instead the waiting thread has the kernel put barriers into all threads
  * (membarrier).
  *
@@ -10,76 +10,76 @@
  * state right over a fork() if others in the process use liburcu too. So this one is the library's
  * own.
  *
- * Hold only for a moment. Within a hold a thread takes no lock, waits for nothing, and begins no
+ * Hold only for a moment. Within an epoch section a thread takes no lock, waits for nothing, and begins no
  * other hold.
  *
  * Threads that hold have small numbers, for data that each keeps apart from the others. All numbers
  * but the last belong to one thread alone.
  */
-#ifndef BASE_HOLD_H
-#define BASE_HOLD_H
+#ifndef BASE_EPOCH_H
+#define BASE_EPOCH_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
 #include <urcu/list.h>
 
-#define HOLD_NUMBERS 32U
-#define HOLD_SHARED  (HOLD_NUMBERS - 1) /* shared by threads that come when all others are taken */
+#define EPOCH_NUMBERS 32U
+#define EPOCH_SHARED  (EPOCH_NUMBERS - 1) /* shared by threads that come when all others are taken */
 
 /* A thread that has held at least once. It is in static storage, so that it is found without a
  * call. */
-struct hold_thread {
+struct epoch_thread {
 	struct cds_list_head node;
 	atomic_ulong word; /* odd while it holds; only grows */
 	bool is_known;
 	unsigned number; /* given to another thread when this one has ended */
 };
 
-extern __thread struct hold_thread hold_mine __attribute__((tls_model("initial-exec")));
-extern atomic_bool hold_needs_fence; /* the kernel has no such barriers */
+extern __thread struct epoch_thread epoch_mine __attribute__((tls_model("initial-exec")));
+extern atomic_bool epoch_needs_fence; /* the kernel has no such barriers */
 
 /* Registers the process with the kernel, which the first hold does otherwise. Call it before the
  * process starts threads: later it takes the kernel up to tens of milliseconds. */
-void hold_prepare(void);
+void epoch_prepare(void);
 
-/* Makes the calling thread known to hold_wait(). */
-void hold_join(void);
+/* Makes the calling thread known to epoch_wait(). */
+void epoch_join(void);
 
-static inline void hold_begin(void)
+static inline void epoch_enter(void)
 {
-	if (__builtin_expect(!hold_mine.is_known, 0))
-		hold_join();
-	atomic_store_explicit(&hold_mine.word,
-			      atomic_load_explicit(&hold_mine.word, memory_order_relaxed) + 1,
+	if (__builtin_expect(!epoch_mine.is_known, 0))
+		epoch_join();
+	atomic_store_explicit(&epoch_mine.word,
+			      atomic_load_explicit(&epoch_mine.word, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
-	/* hold_wait() makes sure that everything read from here on is read behind the store. */
+	/* epoch_wait() makes sure that everything read from here on is read behind the store. */
 	atomic_signal_fence(memory_order_seq_cst);
-	if (__builtin_expect(atomic_load_explicit(&hold_needs_fence, memory_order_relaxed), 0))
+	if (__builtin_expect(atomic_load_explicit(&epoch_needs_fence, memory_order_relaxed), 0))
 		atomic_thread_fence(memory_order_seq_cst);
 }
 
-static inline void hold_end(void)
+static inline void epoch_exit(void)
 {
-	atomic_store_explicit(&hold_mine.word,
-			      atomic_load_explicit(&hold_mine.word, memory_order_relaxed) + 1,
+	atomic_store_explicit(&epoch_mine.word,
+			      atomic_load_explicit(&epoch_mine.word, memory_order_relaxed) + 1,
 			      memory_order_release);
 }
 
-/* Returns the calling thread's number. Call it within a hold. */
-static inline unsigned hold_number(void)
+/* Returns the calling thread's number. Call it within an epoch section. */
+static inline unsigned epoch_number(void)
 {
-	return hold_mine.number;
+	return epoch_mine.number;
 }
 
 /* Waits until all holds that have begun have ended. It is a full memory barrier. Do not call it
- * within a hold. */
-void hold_wait(void);
+ * within an epoch section. */
+void epoch_wait(void);
 
-/* True if other processes' hold_reach_all() reaches this process's threads from now on. */
-bool hold_is_reached(void);
+/* True if other processes' epoch_reach_all() reaches this process's threads from now on. */
+bool epoch_is_reached(void);
 /* Is a full memory barrier in this thread, and in all threads of the processes that can be reached.
  * False: the kernel has none for us, and it was a barrier in this thread alone. */
-bool hold_reach_all(void);
+bool epoch_reach_all(void);
 
 #endif

@@ -11,12 +11,12 @@ struct afar_session;
 
 /* Takes over a closed region in which writes may still land. regions_settle() ends it when none
  * can. */
-void region_linger(struct afar_region *region);
+void region_defer_close(struct afar_region *region);
 
 /* Ends the regions whose servers have closed the connections, or have restarted. With `may_ask`, it
  * asks servers to do so, now and then; that takes a moment. */
 void regions_settle(struct afar_session *session, bool may_ask);
-/* Frees all lingering regions, at the session's end. */
+/* Frees all regions whose close is deferred, at the session's end. */
 void regions_forget(struct afar_session *session);
 
 /* Gives back one reference of the session's to a region, or to a version of it. */

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
+#include "client/files/inode/attr_cache_table.h"
 #include "client/files/inode/fs_call.h"
-#include "client/files/inode/fs_known_table.h"
 #include "client/session.h"
 #include "unit/group.h"
 
@@ -41,7 +41,7 @@ static int setup(void **state)
 	(void)state;
 	ns.number = 3;
 	fs.ns = &ns;
-	known_init(&fs.known);
+	attr_cache_init(&fs.attr_cache);
 	pthread_mutex_init(&session.lock, NULL);
 	CDS_INIT_LIST_HEAD(&session.file_systems);
 	cds_list_add(&fs.node, &session.file_systems);
@@ -54,7 +54,7 @@ static int teardown(void **state)
 	(void)state;
 	cds_list_del(&fs.node);
 	pthread_mutex_destroy(&session.lock);
-	known_free(&fs.known);
+	attr_cache_free(&fs.attr_cache);
 	fs = (struct afar_fs){0};
 	return 0;
 }
@@ -64,7 +64,7 @@ static int teardown(void **state)
 /* ---- What is asked and answered */
 
 /* The manager's answer to a question about FILE that was asked at `mark`. */
-static void answer_of(const struct known_mark *mark, uint64_t delegation, bool is_full)
+static void answer_of(const struct attr_cache_mark *mark, uint64_t delegation, bool is_full)
 {
 	Afar__FileStat stat = AFAR__FILE_STAT__INIT;
 	Afar__FileLook look = AFAR__FILE_LOOK__INIT, *looks[] = {&look};
@@ -82,12 +82,12 @@ static void answer_of(const struct known_mark *mark, uint64_t delegation, bool i
 	results.results = list;
 	results.delegation = delegation;
 	results.is_delegation_full = is_full;
-	known_looked(&fs, mark, NULL, looks, &results);
+	attr_cache_looked(&fs, mark, NULL, looks, &results);
 }
 
 static void ask_and_answer(uint64_t delegation, bool is_full)
 {
-	const struct known_mark mark = known_mark(&fs.known);
+	const struct attr_cache_mark mark = attr_cache_mark(&fs.attr_cache);
 
 	answer_of(&mark, delegation, is_full);
 }
@@ -102,7 +102,7 @@ static bool is_known(uint64_t ino)
 {
 	struct afar_file_stat stat = {.size = sizeof(stat)};
 
-	return known_stat(&fs, ino, &stat) == 0;
+	return attr_cache_stat(&fs, ino, &stat) == 0;
 }
 
 /* Changes FILE, which has no extended attributes afterwards, or may have. */
@@ -113,9 +113,9 @@ static void change_xattrs(bool are_none)
 	attributes.ino = FILE;
 	attributes.nlink = 1;
 	attributes.has_no_xattrs = are_none;
-	pthread_mutex_lock(&fs.known.lock);
-	known_put_changed(&fs.known, &attributes);
-	pthread_mutex_unlock(&fs.known.lock);
+	pthread_mutex_lock(&fs.attr_cache.lock);
+	attr_cache_put_changed(&fs.attr_cache, &attributes);
+	pthread_mutex_unlock(&fs.attr_cache.lock);
 }
 
 static void revoke(uint64_t ino)
@@ -124,7 +124,7 @@ static void revoke(uint64_t ino)
 
 	ask.fs = ns.number;
 	ask.ino = ino;
-	known_revoke(&session, &ask, NULL);
+	attr_cache_revoke(&session, &ask, NULL);
 }
 
 /* A change of FILE. The manager's answer is taken once `meanwhile` has happened, which may be NULL. */
@@ -134,7 +134,7 @@ static void change(Afar__FileChange *change, bool is_delegated, void (*meanwhile
 	Afar__FileAttributes attributes = AFAR__FILE_ATTRIBUTES__INIT;
 	Afar__FileResult result = AFAR__FILE_RESULT__INIT, *list[] = {&result};
 	Afar__FileResults results = AFAR__FILE_RESULTS__INIT;
-	const struct known_mark mark = known_mark(&fs.known);
+	const struct attr_cache_mark mark = attr_cache_mark(&fs.attr_cache);
 
 	attributes.ino = FILE;
 	attributes.nlink = 1;
@@ -143,10 +143,10 @@ static void change(Afar__FileChange *change, bool is_delegated, void (*meanwhile
 	result.is_delegated = is_delegated;
 	results.n_results = 1;
 	results.results = list;
-	known_begin_change(&fs, changes, 1);
+	attr_cache_begin_change(&fs, changes, 1);
 	if (meanwhile)
 		meanwhile();
-	known_end_change(&fs, &mark, changes, 1, &results);
+	attr_cache_end_change(&fs, &mark, changes, 1, &results);
 }
 
 static void make(void (*meanwhile)(void))
@@ -204,14 +204,14 @@ static void test_no_extended_attributes(void **state)
 	begin(1);
 	make(NULL);
 	/* A manager of before does not say. */
-	assert_false(known_no_xattrs(&fs, FILE));
+	assert_false(attr_cache_no_xattrs(&fs, FILE));
 	change_xattrs(true);
-	assert_true(known_no_xattrs(&fs, FILE));
+	assert_true(attr_cache_no_xattrs(&fs, FILE));
 	change_xattrs(false);
-	assert_false(known_no_xattrs(&fs, FILE));
+	assert_false(attr_cache_no_xattrs(&fs, FILE));
 	change_xattrs(true);
 	revoke(FILE);
-	assert_false(known_no_xattrs(&fs, FILE));
+	assert_false(attr_cache_no_xattrs(&fs, FILE));
 }
 
 /* Another session has changed the new file before the answer was taken that tells of it. */
@@ -237,11 +237,11 @@ static void test_changed_before_it_is_known_as_made(void **state)
 
 static void test_revoked_before_the_answer(void **state)
 {
-	struct known_mark mark;
+	struct attr_cache_mark mark;
 
 	(void)state;
 	begin(1);
-	mark = known_mark(&fs.known);
+	mark = attr_cache_mark(&fs.attr_cache);
 	revoke(FILE);
 	answer_of(&mark, 1, false);
 	assert_false(is_known(FILE));
@@ -257,8 +257,8 @@ static void test_refused(void **state)
 	assert_true(is_known(FILE));
 	ask_and_answer(1, true);
 	assert_false(is_known(FILE));
-	assert_int_equal(known_take_dropped(&fs.known), 1);
-	assert_int_equal(known_take_dropped(&fs.known), 0);
+	assert_int_equal(attr_cache_take_dropped(&fs.attr_cache), 1);
+	assert_int_equal(attr_cache_take_dropped(&fs.attr_cache), 0);
 	for (int i = 0; i < 2; i++) {
 		ask_and_answer(1, false);
 		assert_false(is_known(FILE));
@@ -269,7 +269,7 @@ static void test_refused(void **state)
 	/* An answer that was overtaken does not bring the one of before back. */
 	ask_and_answer(1, false);
 	assert_true(is_known(FILE));
-	assert_int_equal(fs.known.number, 2);
+	assert_int_equal(fs.attr_cache.number, 2);
 }
 
 /* The question that tells of the drop does not arrive, so the next one tells again. */
@@ -284,10 +284,10 @@ static void test_refused_unheard(void **state)
 	ns.session = &session;
 	session.state = SESSION_ENDED;
 	assert_true(fs_look_until(&fs, 0, NULL, looks, 1, &answer) < 0);
-	assert_int_equal(known_take_dropped(&fs.known), 1);
+	assert_int_equal(attr_cache_take_dropped(&fs.attr_cache), 1);
 }
 
-TEST_GROUP(known)
+TEST_GROUP(attr_cache)
 {
 	const struct CMUnitTest tests[] = {
 		KNOWN_TEST(test_made),

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "base/hold.h"
+#include "base/epoch.h"
 #include "lib/base/child.h"
 #include "unit/group.h"
 
@@ -30,12 +30,12 @@ static void *hold_once(void *argument)
 {
 	struct holder *holder = argument;
 
-	hold_begin();
-	holder->number = hold_number();
+	epoch_enter();
+	holder->number = epoch_number();
 	sem_post(&holder->holds);
 	sem_wait(&holder->may_end);
 	holder->has_ended = true;
-	hold_end();
+	epoch_exit();
 	return NULL;
 }
 
@@ -70,15 +70,15 @@ static void waits_for_who_holds(void **state)
 	pthread_t other;
 
 	(void)state;
-	hold_wait();
+	epoch_wait();
 	start(&holder);
 	assert_int_equal(pthread_create(&other, NULL, let_end, &holder), 0);
-	hold_wait();
+	epoch_wait();
 	assert_true(holder.has_ended);
 	pthread_join(other, NULL);
 	finish(&holder);
 	/* The thread that held is gone. */
-	hold_wait();
+	epoch_wait();
 }
 
 /* A child that is forked while another thread holds has no such thread. */
@@ -89,16 +89,16 @@ static void waits_for_nobody_in_a_child(void **state)
 	pid_t pid;
 
 	(void)state;
-	hold_begin(); /* so that the thread that forks is known */
-	hold_end();
+	epoch_enter(); /* so that the thread that forks is known */
+	epoch_exit();
 	start(&holder);
 	pid = fork_child();
 	assert_true(pid >= 0);
 	if (pid == 0) {
-		hold_wait();
-		hold_begin();
-		hold_end();
-		hold_wait();
+		epoch_wait();
+		epoch_enter();
+		epoch_exit();
+		epoch_wait();
 		_exit(0);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -111,31 +111,31 @@ static void waits_for_nobody_in_a_child(void **state)
 /* Those that are there at once have each its own, but for those that are too many; whose time is over makes room. */
 static void numbers_are_ones_own(void **state)
 {
-	struct holder holders[HOLD_NUMBERS + NR_THREADS];
-	bool is_had[HOLD_NUMBERS] = {false};
-	const unsigned nr = HOLD_NUMBERS + NR_THREADS;
+	struct holder holders[EPOCH_NUMBERS + NR_THREADS];
+	bool is_had[EPOCH_NUMBERS] = {false};
+	const unsigned nr = EPOCH_NUMBERS + NR_THREADS;
 	unsigned nr_shared = 0;
 
 	(void)state;
-	hold_begin();
-	is_had[hold_number()] = true;
-	hold_end();
+	epoch_enter();
+	is_had[epoch_number()] = true;
+	epoch_exit();
 	for (unsigned i = 0; i < nr; i++) {
 		start(&holders[i]);
-		assert_true(holders[i].number < HOLD_NUMBERS);
-		nr_shared += holders[i].number == HOLD_SHARED;
-		assert_false(holders[i].number != HOLD_SHARED && is_had[holders[i].number]);
+		assert_true(holders[i].number < EPOCH_NUMBERS);
+		nr_shared += holders[i].number == EPOCH_SHARED;
+		assert_false(holders[i].number != EPOCH_SHARED && is_had[holders[i].number]);
 		is_had[holders[i].number] = true;
 	}
-	assert_int_equal(nr_shared, nr + 1 - HOLD_SHARED);
+	assert_int_equal(nr_shared, nr + 1 - EPOCH_SHARED);
 	for (unsigned i = 0; i < nr; i++)
 		finish(&holders[i]);
 	start(&holders[0]);
-	assert_int_not_equal(holders[0].number, HOLD_SHARED);
+	assert_int_not_equal(holders[0].number, EPOCH_SHARED);
 	finish(&holders[0]);
 }
 
-/* ---- What is found within a hold is not taken away */
+/* ---- What is found within an epoch section is not taken away */
 
 static uint64_t *_Atomic found;
 static atomic_bool is_over;
@@ -145,11 +145,11 @@ static void *look(void *argument)
 	const uint64_t *here;
 
 	while (!is_over) {
-		hold_begin();
+		epoch_enter();
 		here = atomic_load_explicit(&found, memory_order_acquire);
 		if (here && *here != 1)
 			*(bool *)argument = false;
-		hold_end();
+		epoch_exit();
 	}
 	return NULL;
 }
@@ -170,7 +170,7 @@ static void keeps_what_is_found(void **state)
 		assert_non_null(mine);
 		*mine = 1;
 		mine = atomic_exchange(&found, mine);
-		hold_wait();
+		epoch_wait();
 		if (mine)
 			*mine = 0;
 		free(mine);
@@ -183,7 +183,7 @@ static void keeps_what_is_found(void **state)
 	free(found);
 }
 
-TEST_GROUP(hold)
+TEST_GROUP(epoch)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(waits_for_who_holds),

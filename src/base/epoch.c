@@ -3,7 +3,7 @@
  * Holds: the threads that may hold, and waiting for them. A thread is on the list from its first hold to its end; in a forked
  * child only the one that has forked is.
  */
-#include "base/hold.h"
+#include "base/epoch.h"
 
 #include <linux/membarrier.h>
 #include <pthread.h>
@@ -19,15 +19,15 @@
 #endif
 #define PAUSES_MAX 1000U /* before others may run */
 
-__thread struct hold_thread hold_mine;
-atomic_bool hold_needs_fence;
+__thread struct epoch_thread epoch_mine;
+atomic_bool epoch_needs_fence;
 
 static pthread_once_t prepared = PTHREAD_ONCE_INIT;
 static pthread_key_t at_thread_end;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list */
 static CDS_LIST_HEAD(threads);
 static atomic_bool is_reached;
-static bool is_taken[HOLD_SHARED]; /* numbers */
+static bool is_taken[EPOCH_SHARED]; /* numbers */
 
 static bool membarrier(int command)
 {
@@ -36,7 +36,7 @@ static bool membarrier(int command)
 
 static void register_process(void)
 {
-	hold_needs_fence = !membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+	epoch_needs_fence = !membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
 	is_reached = membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
 }
 
@@ -47,22 +47,22 @@ static unsigned take_number(void)
 {
 	unsigned number = 0;
 
-	while (number < HOLD_SHARED && is_taken[number])
+	while (number < EPOCH_SHARED && is_taken[number])
 		number++;
-	if (number < HOLD_SHARED)
+	if (number < EPOCH_SHARED)
 		is_taken[number] = true;
 	return number;
 }
 
 static void give_number(unsigned number)
 {
-	if (number < HOLD_SHARED)
+	if (number < EPOCH_SHARED)
 		is_taken[number] = false;
 }
 
 static void leave(void *mine)
 {
-	struct hold_thread *thread = mine;
+	struct epoch_thread *thread = mine;
 
 	pthread_mutex_lock(&lock);
 	cds_list_del(&thread->node);
@@ -85,9 +85,9 @@ static void after_fork_in_child(void)
 {
 	CDS_INIT_LIST_HEAD(&threads);
 	memset(is_taken, 0, sizeof(is_taken));
-	if (hold_mine.is_known) {
-		cds_list_add(&hold_mine.node, &threads);
-		hold_mine.number = take_number();
+	if (epoch_mine.is_known) {
+		cds_list_add(&epoch_mine.node, &threads);
+		epoch_mine.number = take_number();
 	}
 	register_process();
 	pthread_mutex_unlock(&lock);
@@ -100,25 +100,25 @@ static void prepare(void)
 	pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
-void hold_prepare(void)
+void epoch_prepare(void)
 {
 	pthread_once(&prepared, prepare);
 }
 
-void hold_join(void)
+void epoch_join(void)
 {
-	hold_prepare();
+	epoch_prepare();
 	pthread_mutex_lock(&lock);
-	cds_list_add(&hold_mine.node, &threads);
-	hold_mine.number = take_number();
+	cds_list_add(&epoch_mine.node, &threads);
+	epoch_mine.number = take_number();
 	pthread_mutex_unlock(&lock);
-	hold_mine.is_known = true;
-	pthread_setspecific(at_thread_end, &hold_mine);
+	epoch_mine.is_known = true;
+	pthread_setspecific(at_thread_end, &epoch_mine);
 }
 
 /* ---- Waiting */
 
-static void wait_for(const struct hold_thread *thread)
+static void wait_for(const struct epoch_thread *thread)
 {
 	unsigned long word = atomic_load_explicit(&thread->word, memory_order_acquire);
 
@@ -133,15 +133,15 @@ static void wait_for(const struct hold_thread *thread)
 	}
 }
 
-void hold_wait(void)
+void epoch_wait(void)
 {
-	const struct hold_thread *thread;
+	const struct epoch_thread *thread;
 
 	pthread_once(&prepared, prepare);
 	/* Either a thread's word shows that it holds, or its hold begins behind its barrier. In that case it
 	 * sees only what we have left. */
 	atomic_thread_fence(memory_order_seq_cst);
-	if (!hold_needs_fence)
+	if (!epoch_needs_fence)
 		membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 	pthread_mutex_lock(&lock);
 	cds_list_for_each_entry (thread, &threads, node)
@@ -151,13 +151,13 @@ void hold_wait(void)
 
 /* ---- Reaching other processes */
 
-bool hold_is_reached(void)
+bool epoch_is_reached(void)
 {
-	hold_prepare();
+	epoch_prepare();
 	return is_reached;
 }
 
-bool hold_reach_all(void)
+bool epoch_reach_all(void)
 {
 	atomic_thread_fence(memory_order_seq_cst);
 	return membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Plain memory in blocking calls, over a transport that wants local memory registered. Short
+ * Unregistered memory in blocking calls, over a transport that wants local memory registered. Short
  * transfers go through a buffer of the queue; longer memory is registered for the transfer. If the
  * process may pin no more (RLIMIT_MEMLOCK) or the machine lacks memory, the transfer goes through
  * the buffer, too, part by part.
@@ -12,7 +12,7 @@
 
 #define PLAIN_BOUNCE_MAX ((uint64_t)64 << 10)
 
-struct plain {
+struct unregistered {
 	const struct afar_op *op;   /* as the caller gave it */
 	struct afar_op ready;	    /* the next part of it, or all, for the transport */
 	uint64_t length;	    /* bytes of `ready` */
@@ -27,20 +27,20 @@ struct plain {
 	struct registration **kept; /* registered pieces that the session keeps, or NULL */
 };
 
-/* Makes `plain->ready` out of an operation, all of whose memory is plain or in buffers. If it
+/* Makes `unregistered->ready` out of an operation, all of whose memory is unregistered or in buffers. If it
  * fails, there is nothing to end. Errors as buffer_new() and buffer_wrap(). */
-int plain_begin(struct plain *plain, struct afar_queue *queue, const struct afar_op *op,
-		uint64_t length);
+int unregistered_begin(struct unregistered *unregistered, struct afar_queue *queue,
+		       const struct afar_op *op, uint64_t length);
 
-/* Takes the end of `plain->ready` with `status`: copies what was read to its place. Returns whether
+/* Takes the end of `unregistered->ready` with `status`: copies what was read to its place. Returns whether
  * there is another part, which is then ready. */
-bool plain_go_on(struct plain *plain, int status);
+bool unregistered_go_on(struct unregistered *unregistered, int status);
 
 /* Makes the queue's buffer, of as many bytes as can be pinned, unless it has one. Errors as
  * buffer_new(). */
-int plain_make_bounce(struct afar_queue *queue);
+int unregistered_make_bounce(struct afar_queue *queue);
 
 /* Ends the transfer, after the last part. */
-void plain_end(struct plain *plain);
+void unregistered_end(struct unregistered *unregistered);
 
 #endif

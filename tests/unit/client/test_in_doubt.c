@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Loose writes: however a connection ends, the server may have bytes of it that it has not come to. So writes
- * that were in flight on it count as loose until the server has said that it is closed.
+ * Writes in doubt: however a connection ends, the server may have bytes of it that it has not come to. So writes
+ * that were in flight on it count as in doubt until the server has said that it is closed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -112,7 +112,7 @@ static const struct ending {
 #define NR_ENDINGS (sizeof(endings) / sizeof(endings[0]))
 
 /* In any of these ways, with such an operation in flight. */
-static void end_under(uint16_t opcode, bool is_loose)
+static void end_under(uint16_t opcode, bool is_in_doubt)
 {
 	for (size_t i = 0; i < NR_ENDINGS; i++) {
 		open_world();
@@ -125,11 +125,11 @@ static void end_under(uint16_t opcode, bool is_loose)
 		else
 			reap(-AFAR_ESERVER);
 		assert_int_equal(world.queue->paths[0]->state, PATH_DOWN);
-		assert_int_equal(target->has_loose_writes, is_loose);
-		assert_int_equal(target_is_loose(target), is_loose);
-		assert_int_equal(world.reaches[0].nr_loose, is_loose ? 1 : 0);
-		assert_int_equal(peer_find_loose(&world.peers[0], &world.reaches[0]),
-				 is_loose ? FAKE_CONNECTION : 0);
+		assert_int_equal(target->has_writes_in_doubt, is_in_doubt);
+		assert_int_equal(target_is_in_doubt(target), is_in_doubt);
+		assert_int_equal(world.reaches[0].nr_in_doubt, is_in_doubt ? 1 : 0);
+		assert_int_equal(peer_find_doubt(&world.peers[0], &world.reaches[0]),
+				 is_in_doubt ? FAKE_CONNECTION : 0);
 		close_world();
 	}
 }
@@ -162,8 +162,8 @@ static void test_what_has_completed(void **state)
 	reap(1);
 	end_closed();
 	assert_int_equal(world.queue->paths[0]->state, PATH_DOWN);
-	assert_false(target_is_loose(target));
-	assert_int_equal(world.reaches[0].nr_loose, 0);
+	assert_false(target_is_in_doubt(target));
+	assert_int_equal(world.reaches[0].nr_in_doubt, 0);
 	close_world();
 }
 
@@ -178,21 +178,21 @@ static void test_all_lanes(void **state)
 	for (uint32_t i = 1; i < FAKE_SERVERS; i++) {
 		lanes[i] = (struct path_lane){.endpoint = &world.endpoints[i],
 					      .connection = FAKE_CONNECTION + i,
-					      .loose = malloc(sizeof(*lanes[i].loose))};
-		assert_non_null(lanes[i].loose);
+					      .doubt = malloc(sizeof(*lanes[i].doubt))};
+		assert_non_null(lanes[i].doubt);
 	}
 	world.queue->paths[0]->nr_lanes = FAKE_SERVERS;
 	assert_int_equal(submit(AFAR_OP_WRITE), 1);
 	end_closed();
 	reap(-AFAR_ESERVER);
-	assert_int_equal(world.reaches[0].nr_loose, FAKE_SERVERS);
+	assert_int_equal(world.reaches[0].nr_in_doubt, FAKE_SERVERS);
 	for (uint32_t i = 0; i < FAKE_SERVERS; i++) {
-		assert_true(target_is_loose(target));
-		assert_int_equal(peer_find_loose(&world.peers[0], &world.reaches[0]),
+		assert_true(target_is_in_doubt(target));
+		assert_int_equal(peer_find_doubt(&world.peers[0], &world.reaches[0]),
 				 FAKE_CONNECTION + i);
-		peer_forget_loose(&world.peers[0], &world.reaches[0], FAKE_CONNECTION + i);
+		peer_forget_doubt(&world.peers[0], &world.reaches[0], FAKE_CONNECTION + i);
 	}
-	assert_false(target_is_loose(target));
+	assert_false(target_is_in_doubt(target));
 	close_world();
 }
 
@@ -207,11 +207,11 @@ static void test_until_the_server_has_said_so(void **state)
 		end_closed();
 		reap(-AFAR_ESERVER);
 	}
-	assert_int_equal(world.reaches[0].nr_loose, 2);
-	peer_forget_loose(&world.peers[0], &world.reaches[0], FAKE_CONNECTION);
-	assert_true(target_is_loose(target));
-	peer_forget_loose(&world.peers[0], &world.reaches[0], FAKE_CONNECTION + 1);
-	assert_false(target_is_loose(target));
+	assert_int_equal(world.reaches[0].nr_in_doubt, 2);
+	peer_forget_doubt(&world.peers[0], &world.reaches[0], FAKE_CONNECTION);
+	assert_true(target_is_in_doubt(target));
+	peer_forget_doubt(&world.peers[0], &world.reaches[0], FAKE_CONNECTION + 1);
+	assert_false(target_is_in_doubt(target));
 	close_world();
 }
 
@@ -223,13 +223,13 @@ static void test_of_a_server_that_restarted(void **state)
 	assert_int_equal(submit(AFAR_OP_WRITE), 1);
 	end_closed();
 	reap(-AFAR_ESERVER);
-	assert_true(target_is_loose(target));
+	assert_true(target_is_in_doubt(target));
 	world.peers[0].is_lost = true;
-	assert_false(target_is_loose(target));
+	assert_false(target_is_in_doubt(target));
 	close_world();
 }
 
-TEST_GROUP(loose)
+TEST_GROUP(in_doubt)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_writes),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Plain memory in blocking calls over a transport that wants memory registered and refuses to, because no more can be
+ * Unregistered memory in blocking calls over a transport that wants memory registered and refuses to, because no more can be
  * pinned. The bytes go through what can be registered, the program is told once, and registering is tried again. The
  * transport here moves bytes at once, from and to registered memory alone.
  */
@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "client/blocking/plain.h"
+#include "client/blocking/unregistered.h"
 #include "lib/client/fake_fabric.h"
 #include "unit/group.h"
 
@@ -181,7 +181,7 @@ static unsigned stop_catching(void)
 	close(before);
 	rewind(warnings);
 	while (fgets(line, sizeof(line), warnings)) {
-		assert_non_null(strstr(line, "refused; until then plain memory is copied"));
+		assert_non_null(strstr(line, "refused; until then unregistered memory is copied"));
 		count++;
 	}
 	fclose(warnings);
@@ -394,7 +394,7 @@ static void test_buffers(void **state)
 
 #define world_test(test) cmocka_unit_test_setup_teardown(test, open_world, close_world)
 
-TEST_GROUP(plain)
+TEST_GROUP(unregistered)
 {
 	const struct CMUnitTest tests[] = {
 		world_test(test_registers_what_is_long),

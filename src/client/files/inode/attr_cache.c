@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Answers programs from what is delegated to the session of a file system, and learns from the answers to questions. See
+ * attr_cache.h. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "client/base/abi.h"
+#include "client/files/inode/attr_cache_table.h"
+#include "client/files/inode/fs_drop.h"
+#include "rpc/delegation.h"
+
+#define KNOWN_MAX 524288U /* inodes and names; more are forgotten together */
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	/* It goes on while the machine sleeps. */
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
+/* ---- Who asks */
+
+static bool is_same_who(const struct fs_who *a, const struct fs_who *b)
+{
+	return a->message.uid == b->message.uid && a->message.gid == b->message.gid &&
+	       a->message.n_groups == b->message.n_groups &&
+	       memcmp(a->groups, b->groups, a->message.n_groups * sizeof(a->groups[0])) == 0;
+}
+
+static bool has_who(const struct attr_cache *cache, const struct fs_who *who)
+{
+	for (unsigned i = 0; i < cache->nr_whos; i++)
+		if (is_same_who(&cache->whos[i], who))
+			return true;
+	return false;
+}
+
+static void add_who(struct attr_cache *cache, const struct fs_who *who)
+{
+	if (has_who(cache, who))
+		return;
+	if (!cache->whos)
+		cache->whos = calloc(KNOWN_WHOS, sizeof(*cache->whos));
+	if (!cache->whos)
+		return;
+	fs_who_copy(&cache->whos[cache->next_who], who);
+	cache->next_who = (cache->next_who + 1) % KNOWN_WHOS;
+	if (cache->nr_whos < KNOWN_WHOS)
+		cache->nr_whos++;
+}
+
+/* Returns whether `who` may look names of a directory up: the manager's rule (who_may()). */
+static bool may_search(const struct fs_who *who, const struct afar_file_stat *dir)
+{
+	const Afar__FileWho *message = &who->message;
+	bool is_member = message->gid == dir->gid;
+
+	if (message->uid == 0)
+		return true;
+	if (message->uid == dir->uid)
+		return dir->mode & S_IXUSR;
+	for (size_t i = 0; i < message->n_groups && !is_member; i++)
+		is_member = message->groups[i] == dir->gid;
+	return dir->mode & (is_member ? S_IXGRP : S_IXOTH);
+}
+
+/* ---- Answering programs */
+
+static bool lasts(const struct attr_cache *cache, uint64_t ms)
+{
+	return cache->number != 0 && now_ns() + ms * 1000000U - cache->renewed_at <
+					     (uint64_t)DELEGATION_USED_MS * 1000000U;
+}
+
+static bool is_usable(const struct attr_cache *cache)
+{
+	return lasts(cache, 0);
+}
+
+bool attr_cache_lasts(struct attr_cache *cache, uint64_t ms)
+{
+	bool is_so;
+
+	pthread_mutex_lock(&cache->lock);
+	is_so = lasts(cache, ms);
+	pthread_mutex_unlock(&cache->lock);
+	return is_so;
+}
+
+void attr_cache_wrote(struct attr_cache *cache, uint64_t ino, int64_t at)
+{
+	struct attr_cache_inode *inode;
+
+	pthread_mutex_lock(&cache->lock);
+	inode = attr_cache_find(cache, ino);
+	if (inode && inode->is_known && inode->stat.mtime < at)
+		inode->stat.mtime = at;
+	if (inode && inode->is_known && inode->stat.ctime < at)
+		inode->stat.ctime = at;
+	pthread_mutex_unlock(&cache->lock);
+}
+
+/* Changes of our own make no difference: others cannot change it. */
+uint64_t attr_cache_since(struct attr_cache *cache, uint64_t ino)
+{
+	const struct attr_cache_inode *inode;
+	uint64_t since = 0;
+
+	pthread_mutex_lock(&cache->lock);
+	inode = is_usable(cache) ? attr_cache_find(cache, ino) : NULL;
+	if (inode && inode->is_known)
+		since = inode->since;
+	pthread_mutex_unlock(&cache->lock);
+	return since;
+}
+
+/* NULL: the manager has to be asked about it. */
+static const struct attr_cache_inode *find_settled(const struct attr_cache *cache, uint64_t ino)
+{
+	const struct attr_cache_inode *inode = attr_cache_find(cache, ino);
+
+	return inode && inode->is_known && inode->nr_changing == 0 && cache->nr_blind == 0 ? inode
+											   : NULL;
+}
+
+/* Gives the attributes of an inode: 0, or 1. */
+static int give(const struct attr_cache *cache, uint64_t ino, struct afar_file_stat *out)
+{
+	const struct attr_cache_inode *inode = find_settled(cache, ino);
+
+	if (!inode)
+		return 1;
+	abi_give(out, out->size, &inode->stat, sizeof(inode->stat));
+	return 0;
+}
+
+static int lookup(const struct attr_cache *cache, const struct fs_who *who, uint64_t dir,
+		  const char *name, struct afar_file_stat *out)
+{
+	const struct attr_cache_inode *directory = attr_cache_find(cache, dir);
+	const struct attr_cache_name *found = attr_cache_find_name(cache, dir, name);
+
+	if (!directory || !directory->is_known || !has_who(cache, who) ||
+	    !may_search(who, &directory->stat))
+		return 1;
+	if (!found)
+		return directory->is_whole && attr_cache_is_ordinary(name) ? -ENOENT : 1;
+	if (found->ino == UNKNOWN)
+		return 1;
+	return found->ino != 0 ? give(cache, found->ino, out) : -ENOENT;
+}
+
+int attr_cache_lookup(struct afar_fs *fs, const struct fs_who *who, uint64_t dir, const char *name,
+		      struct afar_file_stat *out)
+{
+	struct attr_cache *cache = &fs->attr_cache;
+	int ret = 1;
+
+	pthread_mutex_lock(&cache->lock);
+	if (is_usable(cache))
+		ret = lookup(cache, who, dir, name, out);
+	pthread_mutex_unlock(&cache->lock);
+	return ret == -ENOENT ? error_fail(ret, "find '%s': there is no such name", name) : ret;
+}
+
+int attr_cache_stat(struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out)
+{
+	struct attr_cache *cache = &fs->attr_cache;
+	int ret = 1;
+
+	pthread_mutex_lock(&cache->lock);
+	if (is_usable(cache))
+		ret = give(cache, ino, out);
+	pthread_mutex_unlock(&cache->lock);
+	return ret;
+}
+
+bool attr_cache_no_xattrs(struct afar_fs *fs, uint64_t ino)
+{
+	struct attr_cache *cache = &fs->attr_cache;
+	const struct attr_cache_inode *inode;
+	bool has_none;
+
+	pthread_mutex_lock(&cache->lock);
+	inode = is_usable(cache) ? find_settled(cache, ino) : NULL;
+	has_none = inode && inode->has_no_xattrs;
+	pthread_mutex_unlock(&cache->lock);
+	return has_none;
+}
+
+/* ---- Learning */
+
+struct attr_cache_mark attr_cache_mark(struct attr_cache *cache)
+{
+	struct attr_cache_mark mark = {.at = now_ns()};
+
+	pthread_mutex_lock(&cache->lock);
+	mark.nr_events = cache->nr_events;
+	pthread_mutex_unlock(&cache->lock);
+	return mark;
+}
+
+uint64_t attr_cache_take_dropped(struct attr_cache *cache)
+{
+	uint64_t dropped;
+
+	pthread_mutex_lock(&cache->lock);
+	dropped = cache->dropped;
+	cache->dropped = 0;
+	pthread_mutex_unlock(&cache->lock);
+	return dropped;
+}
+
+void attr_cache_put_dropped(struct attr_cache *cache, uint64_t dropped)
+{
+	pthread_mutex_lock(&cache->lock);
+	if (cache->dropped < dropped)
+		cache->dropped = dropped;
+	pthread_mutex_unlock(&cache->lock);
+}
+
+static bool is_usable_answer(const struct attr_cache *cache, const struct attr_cache_mark *mark,
+			     const Afar__FileAttributes *attributes)
+{
+	return attributes && fs_check_attributes(attributes) == 0 &&
+	       !attr_cache_is_old(cache, mark, attributes->ino);
+}
+
+/* Takes a name that a question has found, or not. False: it is not known. */
+static bool put_found(struct attr_cache *cache, const struct attr_cache_mark *mark,
+		      const Afar__FileAttributes *dir, const char *name,
+		      const Afar__FileAttributes *found)
+{
+	const struct attr_cache_inode *directory = attr_cache_find(cache, dir->ino);
+
+	if (found && is_usable_answer(cache, mark, found))
+		attr_cache_put_delegated(cache, found);
+	/* A change of this name may be under way, and have been carried out since. */
+	return is_usable_answer(cache, mark, dir) && directory && directory->nr_changing == 0 &&
+	       attr_cache_is_ordinary(name) &&
+	       attr_cache_put_name(cache, dir->ino, name, found ? found->ino : 0, dir->change);
+}
+
+/* Takes what a directory was listed as. */
+static void put_entries(struct attr_cache *cache, const struct attr_cache_mark *mark,
+			const Afar__FileList *ask, const Afar__FileResult *result)
+{
+	bool is_whole = ask->after[0] == '\0' && !result->is_more;
+	struct attr_cache_inode *directory;
+
+	for (size_t i = 0; i < result->n_entries; i++) {
+		const Afar__FileEntry *entry = result->entries[i];
+
+		is_whole &= entry->attributes &&
+			    put_found(cache, mark, result->dir, entry->name, entry->attributes);
+	}
+	directory = attr_cache_find(cache, ask->dir);
+	if (is_whole && directory && directory->is_known && directory->nr_changing == 0 &&
+	    directory->stat.change == result->dir->change)
+		directory->is_whole = true;
+}
+
+static void take_look(struct attr_cache *cache, const struct attr_cache_mark *mark,
+		      const Afar__FileLook *ask, const Afar__FileResult *result)
+{
+	const Afar__FileAttributes *found = result->status == 0 ? result->attributes : NULL;
+
+	if (!result->is_delegated)
+		return;
+	if (is_usable_answer(cache, mark, result->dir))
+		attr_cache_put_delegated(cache, result->dir);
+	if (ask->what_case == AFAR__FILE_LOOK__WHAT_STAT && is_usable_answer(cache, mark, found))
+		attr_cache_put_delegated(cache, found);
+	if (!result->dir)
+		return;
+	if (ask->what_case == AFAR__FILE_LOOK__WHAT_LOOKUP && result->dir->ino == ask->lookup->dir)
+		put_found(cache, mark, result->dir, ask->lookup->name, found);
+	if (ask->what_case == AFAR__FILE_LOOK__WHAT_LIST && result->dir->ino == ask->list->dir)
+		put_entries(cache, mark, ask->list, result);
+}
+
+/* Takes the delegation's number. False: what came with it was asked for under another one. */
+static bool renew(struct attr_cache *cache, const struct attr_cache_mark *mark,
+		  const Afar__FileResults *results)
+{
+	if (attr_cache_is_void(cache, mark))
+		return false;
+	if (results->delegation == 0)
+		return true;
+	if (results->delegation <= cache->refused)
+		return false;
+	if (results->delegation != cache->number) {
+		/* One that is smaller is of before: its answer was overtaken. */
+		if (results->delegation < cache->number)
+			return false;
+		attr_cache_forget_all(cache);
+		cache->number = results->delegation;
+		cache->renewed_at = mark->at;
+		return false;
+	}
+	if (mark->at > cache->renewed_at)
+		cache->renewed_at = mark->at;
+	return true;
+}
+
+void attr_cache_looked(struct afar_fs *fs, const struct attr_cache_mark *mark,
+		       const struct fs_who *who, Afar__FileLook *const *operations,
+		       const Afar__FileResults *results)
+{
+	struct attr_cache *cache = &fs->attr_cache;
+
+	pthread_mutex_lock(&cache->lock);
+	if (who)
+		add_who(cache, who);
+	if (renew(cache, mark, results))
+		for (size_t i = 0; i < results->n_results; i++)
+			take_look(cache, mark, operations[i], results->results[i]);
+	if (cache->number != 0 && (results->is_delegation_full || cache->nr > KNOWN_MAX)) {
+		cache->dropped = cache->refused = cache->number;
+		attr_cache_forget_all(cache);
+	}
+	pthread_mutex_unlock(&cache->lock);
+}
+
+/* ---- Dropping */
+
+void attr_cache_revoke(struct afar_session *session, const Afar__FileRevoke *ask,
+		       struct rpc_call *call)
+{
+	struct afar_drop *drop = NULL;
+	struct afar_fs *fs;
+	int ret = 0;
+
+	pthread_mutex_lock(&session->lock);
+	cds_list_for_each_entry (fs, &session->file_systems, node) {
+		struct attr_cache *cache = &fs->attr_cache;
+
+		if (fs->ns->number != ask->fs)
+			continue;
+		pthread_mutex_lock(&cache->lock);
+		cache->revoked[ask->ino % ATTR_CACHE_EVENTS] = ++cache->nr_events;
+		attr_cache_forget(cache, attr_cache_find(cache, ask->ino));
+		pthread_mutex_unlock(&cache->lock);
+		drop = drop_new(&fs->drops, ask->ino, call);
+		/* The manager waits, and asks again. */
+		if (!drop && fs->drops.tell)
+			ret = error_code(-ENOMEM);
+		break;
+	}
+	pthread_mutex_unlock(&session->lock);
+	if (drop)
+		drop_tell(drop);
+	else
+		rpc_reply_status(call, 0, ret);
+}
