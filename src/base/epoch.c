@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Holds: the threads that may hold, and waiting for them. A thread is on the list from its first hold to its end; in a forked
+ * Epoch sections: the threads that may be in one, and waiting for them. A thread is on the list from its first section to its end; in a forked
  * child only the one that has forked is.
  */
 #include "base/epoch.h"
@@ -138,7 +138,7 @@ void epoch_wait(void)
 	const struct epoch_thread *thread;
 
 	pthread_once(&prepared, prepare);
-	/* Either a thread's word shows that it holds, or its hold begins behind its barrier. In that case it
+	/* Either a thread's word shows that it is in a section, or its section begins behind its barrier. In that case it
 	 * sees only what we have left. */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!epoch_needs_fence)

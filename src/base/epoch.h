@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Holds protect what threads find by shared pointers. While a thread holds, nothing that it finds
- * is freed. To free something, make it impossible to find, wait for the holds of that moment
- * (epoch_wait()), and then free it. A hold costs two stores to a word of the thread's own, and no
+ * Epoch sections protect what threads find by shared pointers. While a thread is in one, nothing that it
+ * finds is freed. To free something, make it impossible to find, wait for the sections of that moment
+ * (epoch_wait()), and then free it. A section costs two stores to a word of the thread's own, and no
  * atomic instruction. Instead the waiting thread has the kernel put barriers into all threads
  * (membarrier).
  *
@@ -10,10 +10,10 @@
  * state right over a fork() if others in the process use liburcu too. So this one is the library's
  * own.
  *
- * Hold only for a moment. Within an epoch section a thread takes no lock, waits for nothing, and begins no
- * other hold.
+ * A section is short. Within it a thread takes no lock, waits for nothing, and enters no
+ * other section.
  *
- * Threads that hold have small numbers, for data that each keeps apart from the others. All numbers
+ * Threads that have been in a section have small numbers, for data that each keeps apart from the others. All numbers
  * but the last belong to one thread alone.
  */
 #ifndef BASE_EPOCH_H
@@ -27,11 +27,11 @@
 #define EPOCH_NUMBERS 32U
 #define EPOCH_SHARED  (EPOCH_NUMBERS - 1) /* shared by threads that come when all others are taken */
 
-/* A thread that has held at least once. It is in static storage, so that it is found without a
+/* A thread that has been in a section at least once. It is in static storage, so that it is found without a
  * call. */
 struct epoch_thread {
 	struct cds_list_head node;
-	atomic_ulong word; /* odd while it holds; only grows */
+	atomic_ulong word; /* odd within a section; only grows */
 	bool is_known;
 	unsigned number; /* given to another thread when this one has ended */
 };
@@ -39,7 +39,7 @@ struct epoch_thread {
 extern __thread struct epoch_thread epoch_mine __attribute__((tls_model("initial-exec")));
 extern atomic_bool epoch_needs_fence; /* the kernel has no such barriers */
 
-/* Registers the process with the kernel, which the first hold does otherwise. Call it before the
+/* Registers the process with the kernel, which the first section does otherwise. Call it before the
  * process starts threads: later it takes the kernel up to tens of milliseconds. */
 void epoch_prepare(void);
 
@@ -72,7 +72,7 @@ static inline unsigned epoch_number(void)
 	return epoch_mine.number;
 }
 
-/* Waits until all holds that have begun have ended. It is a full memory barrier. Do not call it
+/* Waits until all sections that have begun have ended. It is a full memory barrier. Do not call it
  * within an epoch section. */
 void epoch_wait(void);
 

@@ -27,8 +27,8 @@ struct fabric_inside {
 
 /*
  * A gate guards windows, that is, mapped memory of a peer. It shuts for good before that memory
- * goes away, with its connection or with one of the connection's keys. A thread enters within a
- * hold (base/epoch.h) and may use the memory until it leaves, because the peer waits for it
+ * goes away, with its connection or with one of the connection's keys. A thread enters within an
+ * epoch section (base/epoch.h) and may use the memory until it leaves, because the peer waits for it
  * (fabric_endpoint_end()). The gate is freed when its connection and all its counted users
  * (fabric_gate_drop()) are done with it.
  *

@@ -98,7 +98,7 @@ static inline bool handle_enter(struct handle *handle)
 	return false;
 }
 
-/* Returns whether it is shut, for threads that hold (base/epoch.h) and do not count themselves in.
+/* Returns whether it is shut, for threads in an epoch section (base/epoch.h) and do not count themselves in.
  * The thread that shuts the handle waits for epoch sections. */
 static inline bool handle_is_shut(const struct handle *handle)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Deferred closes: the program has closed them, but a server may still carry out a write of a
- * connection that has ended. The session keeps its reference to them until the servers have closed
- * those connections or have restarted. So their memory does not become another region's before.
- * region_open.c hands them over. This looks at them when a region is opened or closed, or a connection
+ * Deferred closes: the program has closed a region, but a server may still carry out a write of a
+ * connection that has ended. The session keeps its reference to it until the servers have closed
+ * those connections or have restarted. So its memory does not become another region's before.
+ * region_open.c hands it over. This looks at all of them when a region is opened or closed, or a connection
  * is made. So the code that ends a region is here, too.
  */
 #include "client/namespace/deferred_close.h"

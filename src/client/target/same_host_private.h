@@ -21,7 +21,7 @@ struct same_host {
 	uint8_t *chunks[]; /* first bytes of the layout's copies; NULL: not on this host */
 };
 
-/* Replaces the target's windows, with its lock held. Waits for threads that hold the old ones. */
+/* Replaces the target's windows, with its lock held. Waits for threads that use the old ones. */
 void same_host_replace(struct afar_target *target, struct same_host *by);
 
 #endif
