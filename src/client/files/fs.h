@@ -25,6 +25,7 @@
 #include "client/files/inode/file_view.h"
 #include "client/files/inode/fs_drop.h"
 #include "client/files/io/fs_closing.h"
+#include "client/files/io/fs_transfer.h"
 #include "client/files/io/fs_used.h"
 #include "client/files/io/fs_work.h"
 #include "client/namespace/region.h"
@@ -117,14 +118,6 @@ struct file_inode {
 	uint64_t wanted;       /* ends that writers have reached, and wait for being told */
 	bool is_telling;
 	unsigned nr_long_ways; /* reads and writes that took the lock */
-};
-
-struct fs_syncs {
-	uint64_t nr_begun, nr_ended;
-	bool is_running;
-	int status;	    /* of the last one */
-	uint64_t nr_losses; /* syncs that told of lost writes */
-	uint64_t nr_told;   /* of these, when afar_fs_sync() told of them last */
 };
 
 /* Inodes with writes that no sync covers, or with losses that nobody was told of. */
@@ -367,16 +360,6 @@ void inode_end_append(struct file_inode *inode, bool is_more);
 /* Tells the manager that bytes up to `end` were written, by the layout with this number. -ESTALE: write
  * again. */
 int inode_tell_end(struct file_inode *inode, uint64_t end, uint64_t layout);
-
-/* ---- fs_transfer.c */
-
-/* Moves pieces between memory and the pool, again and again while servers cannot be reached. */
-int fs_transfer(struct afar_fs *fs, uint16_t opcode, uint32_t flags, struct target_piece *pieces,
-		unsigned nr);
-/* Zeroes a range of the pool likewise. Durably on flash. */
-int fs_zero(struct afar_fs *fs, uint64_t pool_offset, uint64_t length);
-/* Has all of the pool made durable. 0 also if something was lost: fs_losses.c knows of which inodes. */
-int fs_sync_pool(struct afar_fs *fs);
 
 /* ---- fs_losses.c */
 
