@@ -20,7 +20,6 @@
 
 #include "client/files/inode/attr_cache.h"
 #include "client/files/inode/file_ahead.h"
-#include "client/files/inode/file_glance.h"
 #include "client/files/inode/file_map.h"
 #include "client/files/inode/file_view.h"
 #include "client/files/inode/fs_drop.h"
@@ -94,9 +93,9 @@ struct file_inode {
 	uint64_t ino;
 	struct afar_fs *fs;
 
-	struct file_glance glance; /* set from inside the gate, with the lock held */
-	/* Where operations on queues find the bytes, made from inside the gate; NULL: they go the long way. */
+	/* Where operations on queues and near copies find the bytes, made from inside the gate; NULL: they go the long way. */
 	struct file_view *_Atomic view;
+	atomic_uint nr_long_ways;  /* reads and writes that might have been near copies */
 	pthread_mutex_t appending; /* held over a write at the end */
 	pthread_mutex_t extending; /* held over calls that make room */
 
@@ -117,7 +116,6 @@ struct file_inode {
 	uint64_t end;	       /* that we have told the manager; not more than the size */
 	uint64_t wanted;       /* ends that writers have reached, and wait for being told */
 	bool is_telling;
-	unsigned nr_long_ways; /* reads and writes that took the lock */
 };
 
 /* Inodes with writes that no sync covers, or with losses that nobody was told of. */
@@ -273,9 +271,8 @@ void inode_reopen(struct file_inode *inode);
 void inode_wake(struct file_inode *inode);
 /* Lets operations on queues see what is known of the inode now. From outside the gate. */
 void inode_show(struct file_inode *inode);
-/* Notes which run was used last, for those that go on there. The lock is held; from inside the
- * gate. */
-void inode_set_glance(struct file_inode *inode, uint64_t offset);
+/* Likewise lets near copies see it. From inside the gate. */
+void inode_show_near(struct file_inode *inode);
 /* Forgets where its bytes are. The gate is shut. */
 void inode_forget(struct file_inode *inode);
 /* Drops a user. */
@@ -300,6 +297,13 @@ bool inode_is_outdated(struct file_inode *inode, uint64_t before);
 
 /* Notes that an inode is being written. */
 void inode_touch(struct file_inode *inode);
+/* Returns whether a write from `offset` on has nothing to note that takes a lock or memory. */
+static inline bool inode_has_noted_write(const struct file_inode *inode, uint64_t offset)
+{
+	return atomic_load_explicit(&inode->is_unsynced, memory_order_relaxed) &&
+	       !(offset < FILE_UNIT &&
+		 atomic_load_explicit(&inode->is_prepared, memory_order_relaxed));
+}
 /* The bytes of a write have arrived. A commit may have begun meanwhile, and have had others drop what they keep too early. */
 static inline void inode_note_arrival(struct file_inode *inode)
 {
