@@ -131,7 +131,6 @@ static void manager_opened(struct rpc_connection *connection)
 {
 	struct afar_session *session = rpc_connection_context(connection);
 	Afar__SessionOpen open = AFAR__SESSION_OPEN__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	struct rpc_envelope envelope = {.deadline = session_deadline(session)};
 	char client[256];
 	int ret;
@@ -144,9 +143,8 @@ static void manager_opened(struct rpc_connection *connection)
 		open.secret.len = sizeof(session->secret);
 		open.cluster = session->cluster ? session->cluster : open.cluster;
 	}
-	request.call_case = AFAR__REQUEST__CALL_SESSION_OPEN;
-	request.session_open = &open;
-	ret = rpc_send(connection, &envelope, &request, session_opened, session);
+	ret = rpc_send(connection, &envelope, RPC_REQUEST(SESSION_OPEN, session_open, &open),
+		       session_opened, session);
 	if (ret)
 		rpc_connection_close(connection);
 }
@@ -528,7 +526,6 @@ PUBLIC_CALL(int, afar_session_uri, (struct afar_session *session, char **uri), (
 static void tell_manager(struct afar_session *session)
 {
 	Afar__SessionClose close = AFAR__SESSION_CLOSE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	struct rpc_envelope envelope = {.deadline = clock_deadline_ms(CLOSE_MS)};
 	struct rpc_connection *manager = NULL;
 
@@ -544,9 +541,7 @@ static void tell_manager(struct afar_session *session)
 	pthread_mutex_unlock(&session->lock);
 	if (!manager)
 		return;
-	request.call_case = AFAR__REQUEST__CALL_SESSION_CLOSE;
-	request.session_close = &close;
-	rpc_call(manager, &envelope, &request, NULL);
+	rpc_call(manager, &envelope, RPC_REQUEST(SESSION_CLOSE, session_close, &close), NULL);
 	rpc_connection_unref(manager);
 }
 

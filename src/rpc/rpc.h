@@ -25,6 +25,11 @@
 #define RPC_FRAME_MAX	 (64U << 20) /* bytes of one frame; a longer one ends the connection */
 #define RPC_HANDSHAKE_MS 5000	     /* a stranger has this long to prove its key */
 
+/* A request of one call, until the end of the block: RPC_REQUEST(STORE_ADD, store_add, &add). */
+#define RPC_REQUEST(CALL, call, message)                                       \
+	(&(Afar__Request){PROTOBUF_C_MESSAGE_INIT(&afar__request__descriptor), \
+			  .call_case = AFAR__REQUEST__CALL_##CALL, .call = (message)})
+
 struct rpc_loop;
 struct rpc_connection;
 struct rpc_listener;

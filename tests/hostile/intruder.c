@@ -48,7 +48,6 @@ void intruder_open(struct intruder *intruder, const char *host, uint16_t port,
 		   const struct key *key)
 {
 	static const struct rpc_handlers handlers;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__SessionOpen open = AFAR__SESSION_OPEN__INIT;
 	Afar__Frame *frame;
 
@@ -57,9 +56,8 @@ void intruder_open(struct intruder *intruder, const char *host, uint16_t port,
 	assert_int_equal(
 		rpc_connect(intruder->loop, host, port, key, &handlers, NULL, &intruder->manager),
 		0);
-	request.call_case = AFAR__REQUEST__CALL_SESSION_OPEN;
-	request.session_open = &open;
-	frame = ask(intruder, &request, AFAR__REPLY__RESULT_SESSION_OPENED);
+	frame = ask(intruder, RPC_REQUEST(SESSION_OPEN, session_open, &open),
+		    AFAR__REPLY__RESULT_SESSION_OPENED);
 	intruder->session = frame->reply->session_opened->session;
 	afar__frame__free_unpacked(frame, NULL);
 }
@@ -70,12 +68,10 @@ void intruder_close(struct intruder *intruder)
 	const struct rpc_envelope envelope = {.request_id = ++intruder->last_id,
 					      .session = intruder->session,
 					      .deadline = clock_deadline_ms(PATIENCE_MS)};
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__SessionClose close = AFAR__SESSION_CLOSE__INIT;
 
-	request.call_case = AFAR__REQUEST__CALL_SESSION_CLOSE;
-	request.session_close = &close;
-	rpc_call(intruder->manager, &envelope, &request, NULL);
+	rpc_call(intruder->manager, &envelope, RPC_REQUEST(SESSION_CLOSE, session_close, &close),
+		 NULL);
 	rpc_connection_close(intruder->manager);
 	rpc_connection_unref(intruder->manager);
 	rpc_loop_stop(intruder->loop);
@@ -83,15 +79,13 @@ void intruder_close(struct intruder *intruder)
 
 uint64_t intruder_open_namespace(struct intruder *intruder, const char *name)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__NamespaceOpen open = AFAR__NAMESPACE_OPEN__INIT;
 	Afar__Frame *frame;
 	uint64_t number;
 
 	open.name = (char *)(uintptr_t)name;
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_OPEN;
-	request.namespace_open = &open;
-	frame = ask(intruder, &request, AFAR__REPLY__RESULT_NAMESPACE_INFO);
+	frame = ask(intruder, RPC_REQUEST(NAMESPACE_OPEN, namespace_open, &open),
+		    AFAR__REPLY__RESULT_NAMESPACE_INFO);
 	number = frame->reply->namespace_info->namespace_;
 	afar__frame__free_unpacked(frame, NULL);
 	return number;
@@ -99,28 +93,25 @@ uint64_t intruder_open_namespace(struct intruder *intruder, const char *name)
 
 static void reserve(struct intruder *intruder, uint64_t ns, uint64_t bytes)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__NamespaceReserve reserve = AFAR__NAMESPACE_RESERVE__INIT;
 
 	reserve.namespace_ = ns;
 	reserve.bytes = bytes;
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_RESERVE;
-	request.namespace_reserve = &reserve;
-	afar__frame__free_unpacked(ask(intruder, &request, AFAR__REPLY__RESULT_NAMESPACE_INFO),
+	afar__frame__free_unpacked(ask(intruder,
+				       RPC_REQUEST(NAMESPACE_RESERVE, namespace_reserve, &reserve),
+				       AFAR__REPLY__RESULT_NAMESPACE_INFO),
 				   NULL);
 }
 
 uint64_t intruder_make_namespace(struct intruder *intruder, const char *name, uint64_t bytes)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__NamespaceCreate create = AFAR__NAMESPACE_CREATE__INIT;
 	Afar__Frame *frame;
 	uint64_t number;
 
 	create.name = (char *)(uintptr_t)name;
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_CREATE;
-	request.namespace_create = &create;
-	frame = ask(intruder, &request, AFAR__REPLY__RESULT_NAMESPACE_INFO);
+	frame = ask(intruder, RPC_REQUEST(NAMESPACE_CREATE, namespace_create, &create),
+		    AFAR__REPLY__RESULT_NAMESPACE_INFO);
 	number = frame->reply->namespace_info->namespace_;
 	afar__frame__free_unpacked(frame, NULL);
 	reserve(intruder, number, bytes);
@@ -175,41 +166,34 @@ static void take_place(struct place *place, Afar__Frame *frame)
 
 void intruder_make_region(struct intruder *intruder, uint64_t ns, uint64_t bytes, struct place *out)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__RegionAlloc alloc = AFAR__REGION_ALLOC__INIT;
 
 	alloc.namespace_ = ns;
 	alloc.name = (char *)(uintptr_t) "r";
 	alloc.bytes = bytes;
-	request.call_case = AFAR__REQUEST__CALL_REGION_ALLOC;
-	request.region_alloc = &alloc;
-	take_place(out, ask(intruder, &request, AFAR__REPLY__RESULT_REGION_INFO));
+	take_place(out, ask(intruder, RPC_REQUEST(REGION_ALLOC, region_alloc, &alloc),
+			    AFAR__REPLY__RESULT_REGION_INFO));
 }
 
 void intruder_open_region(struct intruder *intruder, uint64_t ns, const char *name,
 			  struct place *out)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__RegionOpen open = AFAR__REGION_OPEN__INIT;
 
 	open.namespace_ = ns;
 	open.name = (char *)(uintptr_t)name;
-	request.call_case = AFAR__REQUEST__CALL_REGION_OPEN;
-	request.region_open = &open;
-	take_place(out, ask(intruder, &request, AFAR__REPLY__RESULT_REGION_INFO));
+	take_place(out, ask(intruder, RPC_REQUEST(REGION_OPEN, region_open, &open),
+			    AFAR__REPLY__RESULT_REGION_INFO));
 }
 
 void intruder_close_region(struct intruder *intruder, const struct place *place)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__RegionClose close = AFAR__REGION_CLOSE__INIT;
 
 	close.namespace_ = place->ns;
 	close.address = place->address;
 	close.generation = place->generation;
-	request.call_case = AFAR__REQUEST__CALL_REGION_CLOSE;
-	request.region_close = &close;
-	tell(intruder, &request);
+	tell(intruder, RPC_REQUEST(REGION_CLOSE, region_close, &close));
 }
 
 void intruder_give_back(struct intruder *intruder, const struct place *place)

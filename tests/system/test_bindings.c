@@ -43,15 +43,12 @@ static uint64_t server_of(unsigned i)
 static void ask(unsigned i)
 {
 	Afar__RegionOpen open = AFAR__REGION_OPEN__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	open.namespace_ = regions[i]->target.ns;
 	open.name = regions[i]->name;
-	request.call_case = AFAR__REQUEST__CALL_REGION_OPEN;
-	request.region_open = &open;
-	assert_int_equal(
-		session_call_for(session, &request, AFAR__REPLY__RESULT_REGION_INFO, &replies[i]),
-		0);
+	assert_int_equal(session_call_for(session, RPC_REQUEST(REGION_OPEN, region_open, &open),
+					  AFAR__REPLY__RESULT_REGION_INFO, &replies[i]),
+			 0);
 }
 
 /* One that is at the same server as region 0, or is not. */

@@ -38,23 +38,15 @@ static void copy_part(struct unregistered *unregistered)
 	uint64_t left = unregistered->length;
 
 	while (left) {
-		const struct afar_iov *piece = &unregistered->op->iov[unregistered->iov_index];
-		char *addr = (char *)piece->addr + unregistered->iov_offset;
-		uint64_t length = piece->length - unregistered->iov_offset;
+		void *addr;
+		uint64_t length = iov_walk_on(&unregistered->copied, left, &addr);
 
-		if (length > left)
-			length = left;
 		if (length && unregistered->op->opcode == AFAR_OP_WRITE)
 			memcpy(bounced, addr, length);
 		else if (length)
 			memcpy(addr, bounced, length);
 		bounced += length;
 		left -= length;
-		unregistered->iov_offset += length;
-		if (unregistered->iov_offset == piece->length) {
-			unregistered->iov_index++;
-			unregistered->iov_offset = 0;
-		}
 	}
 }
 
@@ -161,8 +153,12 @@ int unregistered_begin(struct unregistered *unregistered, struct afar_queue *que
 	bool is_wanted = queue->session->fabrics.needs_registration;
 	int ret;
 
-	*unregistered = (struct unregistered){
-		.op = op, .ready = *op, .length = length, .total = length, .remaining = length};
+	*unregistered = (struct unregistered){.op = op,
+					      .ready = *op,
+					      .length = length,
+					      .total = length,
+					      .remaining = length,
+					      .copied.piece = op->iov};
 	if (!is_wanted || !length || !op->nr_iov || op->iov[0].buffer)
 		return 0;
 	if (length <= PLAIN_BOUNCE_MAX)

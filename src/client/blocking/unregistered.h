@@ -20,9 +20,8 @@ struct unregistered {
 	uint64_t remaining;	    /* bytes of `op` from `ready` on */
 	struct afar_buffer *bounce; /* the queue's, if it is used */
 	struct afar_iov bounced;    /* the memory of `bounce` */
-	uint32_t iov_index;	    /* of `op`: the first piece with bytes that were not copied */
-	size_t iov_offset;
-	struct afar_iov *iov; /* of registered pieces, or NULL */
+	struct iov_walk copied;	    /* of `op`: how far its memory was copied */
+	struct afar_iov *iov;	    /* of registered pieces, or NULL */
 	struct registration_cache *cache;
 	struct registration **kept; /* registered pieces that the session keeps, or NULL */
 };

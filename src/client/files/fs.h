@@ -20,11 +20,11 @@
 
 #include "client/files/inode/attr_cache.h"
 #include "client/files/inode/file_ahead.h"
-#include "client/files/inode/file_glance.h"
 #include "client/files/inode/file_map.h"
 #include "client/files/inode/file_view.h"
 #include "client/files/inode/fs_drop.h"
 #include "client/files/io/fs_closing.h"
+#include "client/files/io/fs_transfer.h"
 #include "client/files/io/fs_used.h"
 #include "client/files/io/fs_work.h"
 #include "client/namespace/region.h"
@@ -93,9 +93,9 @@ struct file_inode {
 	uint64_t ino;
 	struct afar_fs *fs;
 
-	struct file_glance glance; /* set from inside the gate, with the lock held */
-	/* Where operations on queues find the bytes, made from inside the gate; NULL: they go the long way. */
+	/* Where operations on queues and near copies find the bytes, made from inside the gate; NULL: they go the long way. */
 	struct file_view *_Atomic view;
+	atomic_uint nr_long_ways;  /* reads and writes that might have been near copies */
 	pthread_mutex_t appending; /* held over a write at the end */
 	pthread_mutex_t extending; /* held over calls that make room */
 
@@ -116,15 +116,6 @@ struct file_inode {
 	uint64_t end;	       /* that we have told the manager; not more than the size */
 	uint64_t wanted;       /* ends that writers have reached, and wait for being told */
 	bool is_telling;
-	unsigned nr_long_ways; /* reads and writes that took the lock */
-};
-
-struct fs_syncs {
-	uint64_t nr_begun, nr_ended;
-	bool is_running;
-	int status;	    /* of the last one */
-	uint64_t nr_losses; /* syncs that told of lost writes */
-	uint64_t nr_told;   /* of these, when afar_fs_sync() told of them last */
 };
 
 /* Inodes with writes that no sync covers, or with losses that nobody was told of. */
@@ -280,9 +271,8 @@ void inode_reopen(struct file_inode *inode);
 void inode_wake(struct file_inode *inode);
 /* Lets operations on queues see what is known of the inode now. From outside the gate. */
 void inode_show(struct file_inode *inode);
-/* Notes which run was used last, for those that go on there. The lock is held; from inside the
- * gate. */
-void inode_set_glance(struct file_inode *inode, uint64_t offset);
+/* Likewise lets near copies see it. From inside the gate. */
+void inode_show_near(struct file_inode *inode);
 /* Forgets where its bytes are. The gate is shut. */
 void inode_forget(struct file_inode *inode);
 /* Drops a user. */
@@ -307,6 +297,13 @@ bool inode_is_outdated(struct file_inode *inode, uint64_t before);
 
 /* Notes that an inode is being written. */
 void inode_touch(struct file_inode *inode);
+/* Returns whether a write from `offset` on has nothing to note that takes a lock or memory. */
+static inline bool inode_has_noted_write(const struct file_inode *inode, uint64_t offset)
+{
+	return atomic_load_explicit(&inode->is_unsynced, memory_order_relaxed) &&
+	       !(offset < FILE_UNIT &&
+		 atomic_load_explicit(&inode->is_prepared, memory_order_relaxed));
+}
 /* The bytes of a write have arrived. A commit may have begun meanwhile, and have had others drop what they keep too early. */
 static inline void inode_note_arrival(struct file_inode *inode)
 {
@@ -367,16 +364,6 @@ void inode_end_append(struct file_inode *inode, bool is_more);
 /* Tells the manager that bytes up to `end` were written, by the layout with this number. -ESTALE: write
  * again. */
 int inode_tell_end(struct file_inode *inode, uint64_t end, uint64_t layout);
-
-/* ---- fs_transfer.c */
-
-/* Moves pieces between memory and the pool, again and again while servers cannot be reached. */
-int fs_transfer(struct afar_fs *fs, uint16_t opcode, uint32_t flags, struct target_piece *pieces,
-		unsigned nr);
-/* Zeroes a range of the pool likewise. Durably on flash. */
-int fs_zero(struct afar_fs *fs, uint64_t pool_offset, uint64_t length);
-/* Has all of the pool made durable. 0 also if something was lost: fs_losses.c knows of which inodes. */
-int fs_sync_pool(struct afar_fs *fs);
 
 /* ---- fs_losses.c */
 

@@ -21,14 +21,11 @@ int region_call_close(struct afar_session *session, uint64_t ns, uint64_t addres
 		      uint64_t generation)
 {
 	Afar__RegionClose close = AFAR__REGION_CLOSE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	close.namespace_ = ns;
 	close.address = address;
 	close.generation = generation;
-	request.call_case = AFAR__REQUEST__CALL_REGION_CLOSE;
-	request.region_close = &close;
-	return session_call(session, &request, NULL);
+	return session_call(session, RPC_REQUEST(REGION_CLOSE, region_close, &close), NULL);
 }
 
 void region_drop(struct afar_region *region)

@@ -20,14 +20,12 @@ struct losses {
 /* Counts some files more. Returns 1 if there are more. */
 static int count_some(const struct losses *losses, Afar__LossCount *ask, struct afar_loss *loss)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	const Afar__LossCounted *counted;
 	Afar__Frame *reply;
 	int ret;
 
-	request.call_case = AFAR__REQUEST__CALL_LOSS_COUNT;
-	request.loss_count = ask;
-	ret = session_call_for(losses->session, &request, AFAR__REPLY__RESULT_LOSS_COUNTED, &reply);
+	ret = session_call_for(losses->session, RPC_REQUEST(LOSS_COUNT, loss_count, ask),
+			       AFAR__REPLY__RESULT_LOSS_COUNTED, &reply);
 	if (ret)
 		return ret;
 	counted = reply->reply->loss_counted;
@@ -82,7 +80,6 @@ static int tell(const struct losses *losses, const Afar__Loss *entry)
 static int tell_some(struct losses *losses)
 {
 	Afar__LossList list = AFAR__LOSS_LIST__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	const Afar__LossInfos *infos;
 	Afar__Frame *reply;
 	int ret;
@@ -90,9 +87,8 @@ static int tell_some(struct losses *losses)
 	list.server = losses->server;
 	list.store = losses->store;
 	list.after = losses->after;
-	request.call_case = AFAR__REQUEST__CALL_LOSS_LIST;
-	request.loss_list = &list;
-	ret = session_call_for(losses->session, &request, AFAR__REPLY__RESULT_LOSS_INFOS, &reply);
+	ret = session_call_for(losses->session, RPC_REQUEST(LOSS_LIST, loss_list, &list),
+			       AFAR__REPLY__RESULT_LOSS_INFOS, &reply);
 	if (ret)
 		return ret;
 	infos = reply->reply->loss_infos;

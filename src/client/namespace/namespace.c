@@ -46,12 +46,10 @@ static const struct {
 static int list_after(struct afar_session *session, const char *after, Afar__Frame **reply)
 {
 	Afar__NamespaceList list = AFAR__NAMESPACE_LIST__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	list.after = (char *)after;
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_LIST;
-	request.namespace_list = &list;
-	return session_call_for(session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFOS, reply);
+	return session_call_for(session, RPC_REQUEST(NAMESPACE_LIST, namespace_list, &list),
+				AFAR__REPLY__RESULT_NAMESPACE_INFOS, reply);
 }
 
 /* Each struct of ours begins with its size. */
@@ -100,25 +98,23 @@ int namespace_tell_all(struct afar_session *session, const struct namespace_tell
 	return (int)nr;
 }
 
-static void ask_to_open(enum namespace_kind kind, const char *name, Afar__NamespaceOpen *open,
-			Afar__Request *request)
+static Afar__NamespaceOpen ask_to_open(enum namespace_kind kind, const char *name)
 {
-	open->name = (char *)name;
-	open->is_volume = kind != NAMESPACE_PLAIN;
-	open->is_files = kind == NAMESPACE_FILES;
-	request->call_case = AFAR__REQUEST__CALL_NAMESPACE_OPEN;
-	request->namespace_open = open;
+	Afar__NamespaceOpen open = AFAR__NAMESPACE_OPEN__INIT;
+
+	open.name = (char *)(uintptr_t)name;
+	open.is_volume = kind != NAMESPACE_PLAIN;
+	open.is_files = kind == NAMESPACE_FILES;
+	return open;
 }
 
 int namespace_look(struct afar_session *session, enum namespace_kind kind, const char *name,
 		   Afar__Frame **reply)
 {
-	Afar__NamespaceOpen open = AFAR__NAMESPACE_OPEN__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
-	int ret;
+	Afar__NamespaceOpen open = ask_to_open(kind, name);
+	int ret = session_call_for(session, RPC_REQUEST(NAMESPACE_OPEN, namespace_open, &open),
+				   AFAR__REPLY__RESULT_NAMESPACE_INFO, reply);
 
-	ask_to_open(kind, name, &open, &request);
-	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFO, reply);
 	if (ret || kind_of((*reply)->reply->namespace_info) == kind)
 		return ret;
 	ret = error_fail(-ENOENT, "look at %s '%s': it is a %s, and no %s; see 'afar %s ls'",
@@ -176,7 +172,6 @@ int namespace_make(struct afar_session *session, const struct namespace_wish *wi
 	struct afar_policy policy = {0};
 	Afar__NamespaceCreate create = AFAR__NAMESPACE_CREATE__INIT;
 	Afar__Policy wanted = AFAR__POLICY__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret = session_check(session);
 
 	if (ret)
@@ -200,9 +195,8 @@ int namespace_make(struct afar_session *session, const struct namespace_wish *wi
 	create.root_gid = wish->root_gid;
 	create.root_mode = wish->root_mode;
 	create.max_inodes = wish->max_inodes;
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_CREATE;
-	request.namespace_create = &create;
-	return open_from_reply(session, &request, out);
+	return open_from_reply(session, RPC_REQUEST(NAMESPACE_CREATE, namespace_create, &create),
+			       out);
 }
 
 PUBLIC_CALL_OF_CALLS(int, afar_namespace_create,
@@ -224,16 +218,15 @@ PUBLIC_CALL_OF_CALLS(int, afar_namespace_create,
 int namespace_open(struct afar_session *session, enum namespace_kind kind, const char *name,
 		   struct afar_namespace **out)
 {
-	Afar__NamespaceOpen open = AFAR__NAMESPACE_OPEN__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__NamespaceOpen open;
 	int ret = session_check(session);
 
 	if (ret)
 		return ret;
 	if (!name || !out)
 		return error_fail(-EINVAL, "open a %s: name or out is null", kinds[kind].noun);
-	ask_to_open(kind, name, &open, &request);
-	return open_from_reply(session, &request, out);
+	open = ask_to_open(kind, name);
+	return open_from_reply(session, RPC_REQUEST(NAMESPACE_OPEN, namespace_open, &open), out);
 }
 
 PUBLIC_CALL(int, afar_namespace_open,
@@ -265,7 +258,6 @@ int namespace_end(struct afar_session *session, const char *name, unsigned flags
 		  enum namespace_kind kind)
 {
 	Afar__NamespaceDelete delete = AFAR__NAMESPACE_DELETE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret = session_check(session);
 
 	if (ret)
@@ -277,10 +269,9 @@ int namespace_end(struct afar_session *session, const char *name, unsigned flags
 	delete.with_regions = (flags & AFAR_DELETE_REGIONS) != 0;
 	delete.is_volume = kind != NAMESPACE_PLAIN;
 	delete.is_files = kind == NAMESPACE_FILES;
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_DELETE;
-	request.namespace_delete = &delete;
 	regions_settle(session, true);
-	return session_call(session, &request, NULL);
+	return session_call(session, RPC_REQUEST(NAMESPACE_DELETE, namespace_delete, &delete),
+			    NULL);
 }
 
 PUBLIC_CALL(int, afar_namespace_delete,
@@ -320,7 +311,6 @@ PUBLIC_CALL(int, afar_namespace_list,
 	    (session, after, out, max))
 {
 	Afar__NamespaceList list = AFAR__NAMESPACE_LIST__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *reply;
 	size_t count, size;
 	int ret = session_check(session);
@@ -335,9 +325,8 @@ PUBLIC_CALL(int, afar_namespace_list,
 	size = out->size;
 	list.after = (char *)(after ? after : "");
 	list.max = max;
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_LIST;
-	request.namespace_list = &list;
-	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFOS, &reply);
+	ret = session_call_for(session, RPC_REQUEST(NAMESPACE_LIST, namespace_list, &list),
+			       AFAR__REPLY__RESULT_NAMESPACE_INFOS, &reply);
 	if (ret)
 		return ret;
 	count = reply->reply->namespace_infos->n_entries;
@@ -352,8 +341,7 @@ PUBLIC_CALL(int, afar_namespace_list,
 PUBLIC_CALL(int, afar_namespace_stat, (struct afar_namespace *ns, struct afar_namespace_stat *out),
 	    (ns, out))
 {
-	Afar__NamespaceOpen open = AFAR__NAMESPACE_OPEN__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
+	Afar__NamespaceOpen open;
 	Afar__Frame *reply;
 	int ret = namespace_check(ns);
 
@@ -364,8 +352,9 @@ PUBLIC_CALL(int, afar_namespace_stat, (struct afar_namespace *ns, struct afar_na
 	ret = ABI_CHECK_OUT(out, afar_namespace_stat, nr_regions);
 	if (ret)
 		return ret;
-	ask_to_open(ns->kind, ns->name, &open, &request);
-	ret = session_call_for(ns->session, &request, AFAR__REPLY__RESULT_NAMESPACE_INFO, &reply);
+	open = ask_to_open(ns->kind, ns->name);
+	ret = session_call_for(ns->session, RPC_REQUEST(NAMESPACE_OPEN, namespace_open, &open),
+			       AFAR__REPLY__RESULT_NAMESPACE_INFO, &reply);
 	if (ret)
 		return ret;
 	if (reply->reply->namespace_info->namespace_ == ns->number)
@@ -383,16 +372,14 @@ PUBLIC_CALL(int, afar_namespace_stat, (struct afar_namespace *ns, struct afar_na
 int namespace_reserve(struct afar_namespace *ns, uint64_t bytes)
 {
 	Afar__NamespaceReserve reserve = AFAR__NAMESPACE_RESERVE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret = namespace_check(ns);
 
 	if (ret)
 		return ret;
 	reserve.namespace_ = ns->number;
 	reserve.bytes = bytes;
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_RESERVE;
-	request.namespace_reserve = &reserve;
-	return session_call(ns->session, &request, NULL);
+	return session_call(ns->session,
+			    RPC_REQUEST(NAMESPACE_RESERVE, namespace_reserve, &reserve), NULL);
 }
 
 PUBLIC_CALL(int, afar_namespace_reserve, (struct afar_namespace *ns, uint64_t bytes), (ns, bytes))
@@ -417,22 +404,18 @@ PUBLIC_CALL(int, afar_namespace_reserve, (struct afar_namespace *ns, uint64_t by
 PUBLIC_CALL(int, afar_namespace_reserve_cancel, (struct afar_namespace *ns), (ns))
 {
 	Afar__ReserveCancel cancel = AFAR__RESERVE_CANCEL__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret = namespace_check(ns);
 
 	if (ret)
 		return ret;
 	cancel.namespace_ = ns->number;
-	request.call_case = AFAR__REQUEST__CALL_RESERVE_CANCEL;
-	request.reserve_cancel = &cancel;
-	return session_tell(ns->session, &request);
+	return session_tell(ns->session, RPC_REQUEST(RESERVE_CANCEL, reserve_cancel, &cancel));
 }
 
 PUBLIC_CALL(int, afar_namespace_release,
 	    (struct afar_namespace *ns, uint64_t bytes, uint64_t *released), (ns, bytes, released))
 {
 	Afar__NamespaceRelease release = AFAR__NAMESPACE_RELEASE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *reply;
 	int ret = namespace_check(ns);
 
@@ -440,10 +423,9 @@ PUBLIC_CALL(int, afar_namespace_release,
 		return ret;
 	release.namespace_ = ns->number;
 	release.bytes = bytes;
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_RELEASE;
-	request.namespace_release = &release;
-	ret = session_call_for(ns->session, &request, AFAR__REPLY__RESULT_NAMESPACE_RELEASED,
-			       &reply);
+	ret = session_call_for(ns->session,
+			       RPC_REQUEST(NAMESPACE_RELEASE, namespace_release, &release),
+			       AFAR__REPLY__RESULT_NAMESPACE_RELEASED, &reply);
 	if (ret)
 		return ret;
 	if (released)

@@ -29,14 +29,12 @@ static void print_hex(const uint8_t *bytes, size_t length, char *out)
 
 static int add_key(struct afar_session *session, Afar__KeyAdd *add, char secret[AFAR_KEY_HEX_MAX])
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__KeyAdded *added;
 	Afar__Frame *reply;
 	int ret;
 
-	request.call_case = AFAR__REQUEST__CALL_KEY_ADD;
-	request.key_add = add;
-	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_KEY_ADDED, &reply);
+	ret = session_call_for(session, RPC_REQUEST(KEY_ADD, key_add, add),
+			       AFAR__REPLY__RESULT_KEY_ADDED, &reply);
 	if (ret)
 		return ret;
 	added = reply->reply->key_added;
@@ -155,7 +153,6 @@ PUBLIC_CALL(int, afar_key_list,
 	    (session, after, out, max))
 {
 	Afar__KeyList list = AFAR__KEY_LIST__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *reply;
 	int ret = session_check(session);
 
@@ -166,9 +163,8 @@ PUBLIC_CALL(int, afar_key_list,
 	ret = ABI_CHECK_OUT(out, afar_key_stat, nr_sessions);
 	if (ret)
 		return ret;
-	request.call_case = AFAR__REQUEST__CALL_KEY_LIST;
-	request.key_list = &list;
-	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_KEY_INFOS, &reply);
+	ret = session_call_for(session, RPC_REQUEST(KEY_LIST, key_list, &list),
+			       AFAR__REPLY__RESULT_KEY_INFOS, &reply);
 	if (ret)
 		return ret;
 	ret = (int)list_after(reply->reply->key_infos, after, out, out->size, max);
@@ -180,7 +176,6 @@ PUBLIC_CALL(int, afar_key_revoke, (struct afar_session *session, const char *nam
 	    (session, name))
 {
 	Afar__KeyRevoke revoke = AFAR__KEY_REVOKE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret = session_check(session);
 
 	if (ret)
@@ -188,9 +183,7 @@ PUBLIC_CALL(int, afar_key_revoke, (struct afar_session *session, const char *nam
 	if (!name)
 		return error_fail(-EINVAL, "revoke a key: its name is null");
 	revoke.name = (char *)name;
-	request.call_case = AFAR__REQUEST__CALL_KEY_REVOKE;
-	request.key_revoke = &revoke;
-	return session_call(session, &request, NULL);
+	return session_call(session, RPC_REQUEST(KEY_REVOKE, key_revoke, &revoke), NULL);
 }
 
 PUBLIC_CALL(int, afar_key_limit,
@@ -198,7 +191,6 @@ PUBLIC_CALL(int, afar_key_limit,
 	    (session, name, max_bytes))
 {
 	Afar__KeyLimit limit = AFAR__KEY_LIMIT__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret = session_check(session);
 
 	if (ret)
@@ -207,25 +199,21 @@ PUBLIC_CALL(int, afar_key_limit,
 		return error_fail(-EINVAL, "limit a key: its name is null");
 	limit.name = (char *)name;
 	limit.max_bytes = max_bytes;
-	request.call_case = AFAR__REQUEST__CALL_KEY_LIMIT;
-	request.key_limit = &limit;
-	return session_call(session, &request, NULL);
+	return session_call(session, RPC_REQUEST(KEY_LIMIT, key_limit, &limit), NULL);
 }
 
 PUBLIC_CALL(int, afar_namespace_limit, (struct afar_namespace *ns, uint64_t max_bytes),
 	    (ns, max_bytes))
 {
 	Afar__NamespaceLimit limit = AFAR__NAMESPACE_LIMIT__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret = namespace_check(ns);
 
 	if (ret)
 		return ret;
 	limit.namespace_ = ns->number;
 	limit.max_bytes = max_bytes;
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_LIMIT;
-	request.namespace_limit = &limit;
-	return session_call(ns->session, &request, NULL);
+	return session_call(ns->session, RPC_REQUEST(NAMESPACE_LIMIT, namespace_limit, &limit),
+			    NULL);
 }
 
 PUBLIC_CALL(int, afar_namespace_grant,
@@ -233,7 +221,6 @@ PUBLIC_CALL(int, afar_namespace_grant,
 	    (ns, principal, rights))
 {
 	Afar__NamespaceGrant grant = AFAR__NAMESPACE_GRANT__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret = namespace_check(ns);
 
 	if (ret)
@@ -247,7 +234,6 @@ PUBLIC_CALL(int, afar_namespace_grant,
 	grant.namespace_ = ns->number;
 	grant.principal = (char *)principal;
 	grant.rights = rights;
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_GRANT;
-	request.namespace_grant = &grant;
-	return session_call(ns->session, &request, NULL);
+	return session_call(ns->session, RPC_REQUEST(NAMESPACE_GRANT, namespace_grant, &grant),
+			    NULL);
 }

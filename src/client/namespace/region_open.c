@@ -116,15 +116,12 @@ static int call_free(struct afar_namespace *ns, const char *name, uint64_t addre
 		     uint64_t generation)
 {
 	Afar__RegionFree message = AFAR__REGION_FREE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	message.namespace_ = ns->number;
 	message.name = (char *)name;
 	message.address = address;
 	message.generation = generation;
-	request.call_case = AFAR__REQUEST__CALL_REGION_FREE;
-	request.region_free = &message;
-	return session_call(ns->session, &request, NULL);
+	return session_call(ns->session, RPC_REQUEST(REGION_FREE, region_free, &message), NULL);
 }
 
 /* Gives back the reference of a call that could not be finished, and keeps the error. */
@@ -178,7 +175,6 @@ static int alloc_region(struct afar_namespace *ns, const char *name, uint64_t by
 			struct afar_region **out)
 {
 	Afar__RegionAlloc alloc = AFAR__REGION_ALLOC__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	struct afar_region *region = NULL;
 	int ret = namespace_check(ns);
 
@@ -194,9 +190,8 @@ static int alloc_region(struct afar_namespace *ns, const char *name, uint64_t by
 	alloc.is_temporary = (flags & AFAR_ALLOC_TEMPORARY) != 0;
 	alloc.is_unfinished = alloc.is_temporary || (flags & AFAR_ALLOC_UNFINISHED) != 0;
 	alloc.is_cow = (flags & AFAR_ALLOC_COW) != 0;
-	request.call_case = AFAR__REQUEST__CALL_REGION_ALLOC;
-	request.region_alloc = &alloc;
-	ret = open_from_reply(ns, &request, &region_kind, true, &region);
+	ret = open_from_reply(ns, RPC_REQUEST(REGION_ALLOC, region_alloc, &alloc), &region_kind,
+			      true, &region);
 	if (ret == 0 && out)
 		*out = region;
 	else if (region)
@@ -224,7 +219,6 @@ PUBLIC_CALL_OF_CALLS(int, afar_region_create,
 PUBLIC_CALL(int, afar_region_finish, (struct afar_region *region), (region))
 {
 	Afar__RegionFinish finish = AFAR__REGION_FINISH__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret = region_check(region);
 
 	if (ret || !region->is_unfinished)
@@ -232,16 +226,14 @@ PUBLIC_CALL(int, afar_region_finish, (struct afar_region *region), (region))
 	finish.namespace_ = region->target.ns;
 	finish.address = region->target.address;
 	finish.generation = region->target.generation;
-	request.call_case = AFAR__REQUEST__CALL_REGION_FINISH;
-	request.region_finish = &finish;
-	return session_call(region->target.session, &request, NULL);
+	return session_call(region->target.session,
+			    RPC_REQUEST(REGION_FINISH, region_finish, &finish), NULL);
 }
 
 static int open_region(struct afar_namespace *ns, const char *name, uint64_t address,
 		       struct afar_region **out)
 {
 	Afar__RegionOpen open = AFAR__REGION_OPEN__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret = namespace_check(ns);
 
 	if (ret)
@@ -252,9 +244,8 @@ static int open_region(struct afar_namespace *ns, const char *name, uint64_t add
 	open.namespace_ = ns->number;
 	open.name = (char *)name;
 	open.address = address;
-	request.call_case = AFAR__REQUEST__CALL_REGION_OPEN;
-	request.region_open = &open;
-	return open_from_reply(ns, &request, &region_kind, false, out);
+	return open_from_reply(ns, RPC_REQUEST(REGION_OPEN, region_open, &open), &region_kind,
+			       false, out);
 }
 
 PUBLIC_CALL(int, afar_region_open,
@@ -283,29 +274,25 @@ static const struct target_kind *kind_in(const struct afar_namespace *ns)
 int region_make_volume(struct afar_namespace *ns, uint64_t bytes, struct afar_region **out)
 {
 	Afar__RegionAlloc alloc = AFAR__REGION_ALLOC__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	alloc.namespace_ = ns->number;
 	alloc.bytes = bytes;
 	alloc.is_volume = true;
 	alloc.is_unfinished = true;
-	request.call_case = AFAR__REQUEST__CALL_REGION_ALLOC;
-	request.region_alloc = &alloc;
-	return open_from_reply(ns, &request, kind_in(ns), true, out);
+	return open_from_reply(ns, RPC_REQUEST(REGION_ALLOC, region_alloc, &alloc), kind_in(ns),
+			       true, out);
 }
 
 int region_open_volume(struct afar_namespace *ns, uint32_t mode, uint64_t after,
 		       struct afar_region **out)
 {
 	Afar__RegionOpen open = AFAR__REGION_OPEN__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	open.namespace_ = ns->number;
 	open.mode = mode;
 	open.after = after;
-	request.call_case = AFAR__REQUEST__CALL_REGION_OPEN;
-	request.region_open = &open;
-	return open_from_reply(ns, &request, kind_in(ns), false, out);
+	return open_from_reply(ns, RPC_REQUEST(REGION_OPEN, region_open, &open), kind_in(ns), false,
+			       out);
 }
 
 /* ---- Closing and ending */
@@ -393,15 +380,13 @@ static int list_regions(struct afar_namespace *ns, uint64_t after, uint32_t max,
 			Afar__Frame **reply, const Afar__RegionInfos **infos)
 {
 	Afar__RegionList list = AFAR__REGION_LIST__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret;
 
 	list.namespace_ = ns->number;
 	list.after = after;
 	list.max = max;
-	request.call_case = AFAR__REQUEST__CALL_REGION_LIST;
-	request.region_list = &list;
-	ret = session_call_for(ns->session, &request, AFAR__REPLY__RESULT_REGION_INFOS, reply);
+	ret = session_call_for(ns->session, RPC_REQUEST(REGION_LIST, region_list, &list),
+			       AFAR__REPLY__RESULT_REGION_INFOS, reply);
 	if (ret)
 		return ret;
 	*infos = (*reply)->reply->region_infos;

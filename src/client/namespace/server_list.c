@@ -12,16 +12,14 @@ static int ask(struct afar_session *session, const void *out, unsigned max, cons
 	       Afar__Frame **reply)
 {
 	Afar__Status status = AFAR__STATUS__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret = session_check(session);
 
 	if (ret)
 		return ret;
 	if (!out || max == 0 || max > INT32_MAX)
 		return error_fail(-EINVAL, "list %s: there is no room for them", nouns);
-	request.call_case = AFAR__REQUEST__CALL_STATUS;
-	request.status = &status;
-	return session_call_for(session, &request, AFAR__REPLY__RESULT_CLUSTER_STATUS, reply);
+	return session_call_for(session, RPC_REQUEST(STATUS, status, &status),
+				AFAR__REPLY__RESULT_CLUSTER_STATUS, reply);
 }
 
 /* ---- Servers */

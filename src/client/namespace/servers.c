@@ -63,7 +63,6 @@ PUBLIC_CALL(int, afar_server_regions,
 	    (session, server, after, out, max))
 {
 	Afar__ServerRegions list = AFAR__SERVER_REGIONS__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret = check_list(session, "server", out, max);
 
 	if (ret)
@@ -71,23 +70,18 @@ PUBLIC_CALL(int, afar_server_regions,
 	list.server = server;
 	list.after = after;
 	list.max = max;
-	request.call_case = AFAR__REQUEST__CALL_SERVER_REGIONS;
-	request.server_regions = &list;
-	return list_regions(session, &request, out, max);
+	return list_regions(session, RPC_REQUEST(SERVER_REGIONS, server_regions, &list), out, max);
 }
 
 PUBLIC_CALL(int, afar_server_remove, (struct afar_session *session, uint64_t server), (session, server))
 {
 	Afar__ServerRemove remove = AFAR__SERVER_REMOVE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret = session_check(session);
 
 	if (ret)
 		return ret;
 	remove.server = server;
-	request.call_case = AFAR__REQUEST__CALL_SERVER_REMOVE;
-	request.server_remove = &remove;
-	return session_call(session, &request, NULL);
+	return session_call(session, RPC_REQUEST(SERVER_REMOVE, server_remove, &remove), NULL);
 }
 
 /* ---- The manager's records */
@@ -105,15 +99,13 @@ struct records_checking {
 static int check_some(struct afar_session *session, struct records_checking *checking)
 {
 	Afar__RecordsCheck check = AFAR__RECORDS_CHECK__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	const Afar__RecordsChecked *checked;
 	Afar__Frame *reply;
 	int ret;
 
 	check.after = (ProtobufCBinaryData){checking->last_length, checking->last};
-	request.call_case = AFAR__REQUEST__CALL_RECORDS_CHECK;
-	request.records_check = &check;
-	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_RECORDS_CHECKED, &reply);
+	ret = session_call_for(session, RPC_REQUEST(RECORDS_CHECK, records_check, &check),
+			       AFAR__REPLY__RESULT_RECORDS_CHECKED, &reply);
 	if (ret)
 		return ret;
 	checked = reply->reply->records_checked;
@@ -156,21 +148,17 @@ PUBLIC_CALL(int64_t, afar_manager_check,
 PUBLIC_CALL(int, afar_manager_accept_older, (struct afar_session *session), (session))
 {
 	Afar__RecordsAccept accept = AFAR__RECORDS_ACCEPT__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret = session_check(session);
 
 	if (ret)
 		return ret;
-	request.call_case = AFAR__REQUEST__CALL_RECORDS_ACCEPT;
-	request.records_accept = &accept;
-	return session_call(session, &request, NULL);
+	return session_call(session, RPC_REQUEST(RECORDS_ACCEPT, records_accept, &accept), NULL);
 }
 
 PUBLIC_CALL(int, afar_namespace_accept_older, (struct afar_session *session, const char *name),
 	    (session, name))
 {
 	Afar__NamespaceAccept accept = AFAR__NAMESPACE_ACCEPT__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret = session_check(session);
 
 	if (ret)
@@ -178,9 +166,8 @@ PUBLIC_CALL(int, afar_namespace_accept_older, (struct afar_session *session, con
 	if (!name)
 		return error_fail(-EINVAL, "accept older records: no name is given (it is null)");
 	accept.name = (char *)(uintptr_t)name;
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_ACCEPT;
-	request.namespace_accept = &accept;
-	return session_call(session, &request, NULL);
+	return session_call(session, RPC_REQUEST(NAMESPACE_ACCEPT, namespace_accept, &accept),
+			    NULL);
 }
 
 /* ---- Stores */
@@ -191,7 +178,6 @@ PUBLIC_CALL(int, afar_store_regions,
 	    (session, store, after, out, max))
 {
 	Afar__StoreRegions list = AFAR__STORE_REGIONS__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret = check_list(session, "store", out, max);
 
 	if (ret)
@@ -199,39 +185,32 @@ PUBLIC_CALL(int, afar_store_regions,
 	list.store = store;
 	list.after = after;
 	list.max = max;
-	request.call_case = AFAR__REQUEST__CALL_STORE_REGIONS;
-	request.store_regions = &list;
-	return list_regions(session, &request, out, max);
+	return list_regions(session, RPC_REQUEST(STORE_REGIONS, store_regions, &list), out, max);
 }
 
 PUBLIC_CALL(int, afar_store_forget, (struct afar_session *session, uint64_t store), (session, store))
 {
 	Afar__StoreForget forget = AFAR__STORE_FORGET__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret = session_check(session);
 
 	if (ret)
 		return ret;
 	forget.store = store;
-	request.call_case = AFAR__REQUEST__CALL_STORE_FORGET;
-	request.store_forget = &forget;
-	return session_call(session, &request, NULL);
+	return session_call(session, RPC_REQUEST(STORE_FORGET, store_forget, &forget), NULL);
 }
 
 PUBLIC_CALL(int, afar_store_free_orphans,
 	    (struct afar_session *session, uint64_t store, uint64_t *freed), (session, store, freed))
 {
 	Afar__StoreFreeOrphans ask = AFAR__STORE_FREE_ORPHANS__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *reply;
 	int ret = session_check(session);
 
 	if (ret)
 		return ret;
 	ask.store = store;
-	request.call_case = AFAR__REQUEST__CALL_STORE_FREE_ORPHANS;
-	request.store_free_orphans = &ask;
-	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_NAMESPACE_RELEASED, &reply);
+	ret = session_call_for(session, RPC_REQUEST(STORE_FREE_ORPHANS, store_free_orphans, &ask),
+			       AFAR__REPLY__RESULT_NAMESPACE_RELEASED, &reply);
 	if (ret)
 		return ret;
 	if (freed)
@@ -245,7 +224,6 @@ PUBLIC_CALL(int, afar_store_add,
 	    (session, server, path, store))
 {
 	Afar__StoreAdd add = AFAR__STORE_ADD__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *reply;
 	int ret = session_check(session);
 
@@ -255,9 +233,8 @@ PUBLIC_CALL(int, afar_store_add,
 		return error_fail(-EINVAL, "add a store: no path is given (it is null)");
 	add.server = server;
 	add.path = (char *)(uintptr_t)path;
-	request.call_case = AFAR__REQUEST__CALL_STORE_ADD;
-	request.store_add = &add;
-	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_STORE_OPENED, &reply);
+	ret = session_call_for(session, RPC_REQUEST(STORE_ADD, store_add, &add),
+			       AFAR__REPLY__RESULT_STORE_OPENED, &reply);
 	if (ret)
 		return ret;
 	if (store)
@@ -269,13 +246,10 @@ PUBLIC_CALL(int, afar_store_add,
 PUBLIC_CALL(int, afar_store_remove, (struct afar_session *session, uint64_t store), (session, store))
 {
 	Afar__StoreRemove remove = AFAR__STORE_REMOVE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret = session_check(session);
 
 	if (ret)
 		return ret;
 	remove.store = store;
-	request.call_case = AFAR__REQUEST__CALL_STORE_REMOVE;
-	request.store_remove = &remove;
-	return session_call(session, &request, NULL);
+	return session_call(session, RPC_REQUEST(STORE_REMOVE, store_remove, &remove), NULL);
 }

@@ -7,7 +7,7 @@
 void driven_request(const struct operation *operation, const struct path *path, uint64_t extent,
 		    uint64_t offset, const struct fabric_piece *piece, struct message_request *out)
 {
-	const struct afar_iov *iov = &operation->iov[operation->iov_index];
+	const struct afar_iov *iov = operation->memory.piece;
 
 	while (!iov->length)
 		iov++;

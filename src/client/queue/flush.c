@@ -22,13 +22,13 @@ struct flush_step {
 static bool flush_leaves_out(const struct afar_queue *queue, const struct operation *flush,
 			     const struct binding *binding)
 {
-	const struct binding_server *server = &binding->servers[flush->offset];
+	const struct binding_server *server = &binding->servers[flush->next_server];
 
 	if (!target_is_apart(flush->carrier))
 		return false;
 	if (flush->opcode == AFAR_OP_SYNC)
 		return binding_may_skip(server);
-	return queue->flushed && !need_has(queue->flushed, binding, (uint32_t)flush->offset);
+	return queue->flushed && !need_has(queue->flushed, binding, (uint32_t)flush->next_server);
 }
 
 /* Finds the next server of a flush. False: there are no more. If the binding was replaced, the
@@ -42,15 +42,15 @@ static bool find_flush_step(const struct afar_queue *queue, struct operation *fl
 	*out = (struct flush_step){.path = NULL};
 	epoch_enter();
 	binding = flush->carrier->binding;
-	if (flush->remaining && flush->operand != binding->number) {
-		flush->operand = binding->number;
-		flush->offset = 0;
+	if (flush->remaining && flush->flushed_layout != binding->number) {
+		flush->flushed_layout = binding->number;
+		flush->next_server = 0;
 		flush->remaining = binding->layout->nr_homes;
 	}
 	if (flush->remaining) {
-		const struct binding_server *server = &binding->servers[flush->offset];
+		const struct binding_server *server = &binding->servers[flush->next_server];
 
-		copy = layout_copy_at(binding->layout, (uint32_t)flush->offset);
+		copy = layout_copy_at(binding->layout, (uint32_t)flush->next_server);
 		out->peer = server->peer;
 		out->path = queue_path(queue, server->reach);
 		out->is_ready = binding->is_ready && server->is_keyed;
@@ -116,7 +116,7 @@ int flush_advance(struct afar_queue *queue, struct operation *flush)
 	bool may_write = target_may(target, AFAR_OP_WRITE);
 	struct flush_step step;
 
-	for (; find_flush_step(queue, flush, &step); flush->remaining--, flush->offset++) {
+	for (; find_flush_step(queue, flush, &step); flush->remaining--, flush->next_server++) {
 		bool is_read_wanted =
 			may_write && step.path && step.path->fabric->attributes.writes_need_flush;
 		int ret;

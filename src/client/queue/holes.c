@@ -9,7 +9,8 @@
 
 bool hole_pass(struct afar_queue *queue, struct operation *operation, const struct step *step)
 {
-	uint64_t length = step->length;
+	struct iov_walk at = operation->memory;
+	uint64_t left = step->length;
 
 	if (step->is_lost) {
 		operation_fail(queue, operation, -AFAR_ELOST, NULL);
@@ -19,20 +20,15 @@ bool hole_pass(struct afar_queue *queue, struct operation *operation, const stru
 		operation_fail(queue, operation, -ENXIO, NULL);
 		return false;
 	}
-	while (length) {
-		const struct afar_iov *iov = &operation->iov[operation->iov_index];
-		uint64_t left = iov->length - operation->iov_offset;
-		uint64_t take = left < length ? left : length;
+	while (left) {
+		void *addr;
+		uint64_t length = iov_walk_on(&at, left, &addr);
 
-		if (take)
-			memset((char *)iov->addr + operation->iov_offset, 0, take);
-		operation_move_on(operation, take);
-		if (!take) {
-			operation->iov_index++;
-			operation->iov_offset = 0;
-		}
-		length -= take;
+		if (length)
+			memset(addr, 0, length);
+		left -= length;
 	}
+	operation_move_on(operation, step->length);
 	return true;
 }
 

@@ -85,30 +85,24 @@ static uint64_t gather(const struct path *path, const struct operation *operatio
 		       uint64_t length_max, struct fabric_piece *pieces, unsigned *nr_pieces)
 {
 	const unsigned nr_max = path->fabric->attributes.iov_max;
-	uint32_t index = operation->iov_index;
-	size_t skip = operation->iov_offset;
+	const struct afar_iov *end = operation->iov + operation->nr_iov;
+	struct iov_walk at = operation->memory;
 	uint64_t length = 0;
 	unsigned count = 0;
 
-	while (length < length_max && count < nr_max && index < operation->nr_iov) {
-		const struct afar_iov *iov = &operation->iov[index];
-		uint64_t take = iov->length - skip;
+	while (length < length_max && count < nr_max && at.piece < end) {
+		const struct afar_buffer *buffer = at.piece->buffer;
+		void *addr;
+		uint64_t take = iov_walk_on(&at, length_max - length, &addr);
 
-		if (take > length_max - length)
-			take = length_max - length;
-		if (take) {
-			pieces[count++] = (struct fabric_piece){
-				.addr = (char *)iov->addr + skip,
-				.length = take,
-				.descriptor =
-					iov->buffer
-						? iov->buffer->memory.on[path->nr_fabric].descriptor
-						: NULL,
-			};
-			length += take;
-		}
-		index++;
-		skip = 0;
+		if (!take)
+			continue;
+		pieces[count++] = (struct fabric_piece){
+			.addr = addr,
+			.length = take,
+			.descriptor = buffer ? buffer->memory.on[path->nr_fabric].descriptor : NULL,
+		};
+		length += take;
 	}
 	*nr_pieces = count;
 	return length;

@@ -76,6 +76,7 @@ struct operation *queue_start(struct afar_queue *queue, const struct afar_op *op
 		.order = queue->nr_submitted++,
 		.nr_iov = op->nr_iov,
 		.iov = op->iov,
+		.memory.piece = op->iov,
 		.operand = opcode_is_flush(op->opcode) ? LAYOUT_NONE : op->operand,
 		.compare = op->compare,
 		.offset = op->offset,

@@ -11,7 +11,7 @@
 
 /* ---- Operations */
 
-#define LAYOUT_NONE UINT64_MAX /* a flush's operand: it has not looked at a layout yet */
+#define LAYOUT_NONE UINT64_MAX /* a flush has not looked at a layout yet */
 
 static inline void operation_stop_waiting(struct afar_queue *queue, struct operation *operation)
 {
@@ -29,16 +29,9 @@ static inline void operation_move_on(struct operation *operation, uint64_t lengt
 	if (!operation->nr_iov)
 		return; /* a zero has no memory */
 	while (length) {
-		const struct afar_iov *iov = &operation->iov[operation->iov_index];
-		uint64_t left = iov->length - operation->iov_offset;
+		void *addr;
 
-		if (length < left) {
-			operation->iov_offset += length;
-			return;
-		}
-		length -= left;
-		operation->iov_index++;
-		operation->iov_offset = 0;
+		length -= iov_walk_on(&operation->memory, length, &addr);
 	}
 }
 

@@ -24,6 +24,7 @@
 #include <urcu/list.h>
 
 #include "base/spin.h"
+#include "client/queue/iov_walk.h"
 #include "client/queue/path.h"
 #include "client/target/target.h"
 
@@ -63,11 +64,16 @@ struct operation {
 	uint32_t flags;
 	uint32_t nr_iov;
 	const struct afar_iov *iov;
-	uint32_t iov_index; /* the next transfer's memory begins here */
-	size_t iov_offset;
-	uint64_t operand; /* of a flush: the number of the layout that it goes by */
+	struct iov_walk memory; /* of the next transfer */
+	union {
+		uint64_t operand;
+		uint64_t flushed_layout; /* of a flush: the number of the layout that it goes by */
+	};
 	uint64_t compare;
-	uint64_t offset;    /* of the next transfer, into the target; of a flush: the next server */
+	union {
+		uint64_t offset;      /* of the next transfer, into the target */
+		uint64_t next_server; /* of a flush */
+	};
 	uint64_t remaining; /* bytes not yet in a transfer; of a flush: servers not yet looked at */
 	uint64_t begin;	    /* the offset of its first byte */
 	uint64_t length;

@@ -10,16 +10,14 @@
 static int seal(struct afar_target *target)
 {
 	Afar__RegionSeal message = AFAR__REGION_SEAL__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *reply;
 	int ret;
 
 	message.namespace_ = target->ns;
 	message.address = target->address;
 	message.generation = target->generation;
-	request.call_case = AFAR__REQUEST__CALL_REGION_SEAL;
-	request.region_seal = &message;
-	ret = target_call(target, session_deadline(target->session), &request, &reply);
+	ret = target_call(target, session_deadline(target->session),
+			  RPC_REQUEST(REGION_SEAL, region_seal, &message), &reply);
 	if (ret)
 		return ret;
 	/* Taken only now, because other threads hold the lock while they wait for the manager. */

@@ -124,14 +124,11 @@ static int call_and_move(struct afar_region *region, Afar__Request *request, uin
 static int move_to_newest(struct afar_region *region)
 {
 	Afar__RegionOpen message = AFAR__REGION_OPEN__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	message.namespace_ = region->target.ns;
 	message.address = region->target.address;
 	message.generation = region->target.generation;
-	request.call_case = AFAR__REQUEST__CALL_REGION_OPEN;
-	request.region_open = &message;
-	return call_and_move(region, &request, 0);
+	return call_and_move(region, RPC_REQUEST(REGION_OPEN, region_open, &message), 0);
 }
 
 PUBLIC_CALL(int, afar_region_refresh, (struct afar_region *region), (region))
@@ -189,7 +186,6 @@ static int begin(struct afar_region *region, int timeout_ms)
 	const uint32_t wait_ms = timeout_ms < 0 ? UINT32_MAX : (uint32_t)timeout_ms; /* 49 days */
 	struct versions *versions = region->versions;
 	Afar__RegionBegin message = AFAR__REGION_BEGIN__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret;
 
 	/* The one before stays if its outcome is unknown: the manager may have begun a version for it. */
@@ -201,9 +197,7 @@ static int begin(struct afar_region *region, int timeout_ms)
 	message.generation = region->target.generation;
 	message.claim = versions->claim;
 	message.wait_ms = wait_ms;
-	request.call_case = AFAR__REQUEST__CALL_REGION_BEGIN;
-	request.region_begin = &message;
-	ret = call_and_move(region, &request, wait_ms);
+	ret = call_and_move(region, RPC_REQUEST(REGION_BEGIN, region_begin, &message), wait_ms);
 	if (!ret) {
 		versions->claim = 0;
 		versions_keep(region);
@@ -360,14 +354,12 @@ static int call_publish(struct afar_region *region)
 {
 	struct afar_target *target = &region->target;
 	Afar__RegionPublish message = AFAR__REGION_PUBLISH__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	message.namespace_ = target->ns;
 	message.address = target->address;
 	message.generation = target->generation;
-	request.call_case = AFAR__REQUEST__CALL_REGION_PUBLISH;
-	request.region_publish = &message;
-	return session_call(target->session, &request, NULL);
+	return session_call(target->session, RPC_REQUEST(REGION_PUBLISH, region_publish, &message),
+			    NULL);
 }
 
 /* It may be written again, unless the manager may have published it. */

@@ -113,7 +113,6 @@ static int call_prepare(struct afar_region *region, const struct plan *plan)
 {
 	struct afar_target *target = &region->target;
 	Afar__RegionPrepare message = AFAR__REGION_PREPARE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *reply;
 	int ret;
 
@@ -122,9 +121,8 @@ static int call_prepare(struct afar_region *region, const struct plan *plan)
 	message.generation = target->generation;
 	message.units = plan->units;
 	message.n_units = plan->nr_units;
-	request.call_case = AFAR__REQUEST__CALL_REGION_PREPARE;
-	request.region_prepare = &message;
-	ret = target_call(target, session_deadline(target->session), &request, &reply);
+	ret = target_call(target, session_deadline(target->session),
+			  RPC_REQUEST(REGION_PREPARE, region_prepare, &message), &reply);
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&target->lock);

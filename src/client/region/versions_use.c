@@ -62,11 +62,8 @@ static uint32_t delay_of(uint32_t claim_ms)
 static void tell(struct afar_session *session, Afar__RegionUse *used, unsigned nr)
 {
 	for (unsigned i = 0; i < nr; i++) {
-		Afar__Request request = AFAR__REQUEST__INIT;
 
-		request.call_case = AFAR__REQUEST__CALL_REGION_USE;
-		request.region_use = &used[i];
-		session_tell(session, &request);
+		session_tell(session, RPC_REQUEST(REGION_USE, region_use, &used[i]));
 	}
 }
 

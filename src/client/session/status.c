@@ -387,7 +387,6 @@ static char *status_to_text(struct afar_session *session, const Afar__ClusterSta
 PUBLIC_CALL(int, afar_session_status, (struct afar_session *session, char **json), (session, json))
 {
 	Afar__Status status = AFAR__STATUS__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *reply;
 	int ret = session_check(session);
 
@@ -396,10 +395,9 @@ PUBLIC_CALL(int, afar_session_status, (struct afar_session *session, char **json
 	if (!json)
 		return error_fail(-EINVAL,
 				  "get the status: there is nowhere to put it (json is null)");
-	request.call_case = AFAR__REQUEST__CALL_STATUS;
 	status.is_fresh = true;
-	request.status = &status;
-	ret = session_call_for(session, &request, AFAR__REPLY__RESULT_CLUSTER_STATUS, &reply);
+	ret = session_call_for(session, RPC_REQUEST(STATUS, status, &status),
+			       AFAR__REPLY__RESULT_CLUSTER_STATUS, &reply);
 	if (ret)
 		return ret;
 	*json = status_to_text(session, reply->reply->cluster_status);

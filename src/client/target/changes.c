@@ -111,16 +111,14 @@ static int look(struct afar_target *target, uint64_t deadline,
 		int (*take)(struct afar_target *target, const Afar__RegionInfo *info))
 {
 	Afar__RegionLook message = AFAR__REGION_LOOK__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *reply;
 	int ret;
 
 	message.namespace_ = target->ns;
 	message.address = target->address;
 	message.generation = target->generation;
-	request.call_case = AFAR__REQUEST__CALL_REGION_LOOK;
-	request.region_look = &message;
-	ret = target_call(target, deadline, &request, &reply);
+	ret = target_call(target, deadline, RPC_REQUEST(REGION_LOOK, region_look, &message),
+			  &reply);
 	if (ret)
 		return ret;
 	ret = take(target, reply->reply->region_info);

@@ -478,7 +478,6 @@ int peer_ticket(struct peer *peer, struct peer_reach *reach, uint64_t deadline,
 		struct peer_ticket *out)
 {
 	Afar__Connect connect = AFAR__CONNECT__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	const Afar__Ticket *ticket;
 	Afar__Frame *reply;
 	int ret;
@@ -488,9 +487,8 @@ int peer_ticket(struct peer *peer, struct peer_reach *reach, uint64_t deadline,
 	connect.rights = reach->rights;
 	connect.replaces = out->connection;
 	connect.attaches = out->attaches;
-	request.call_case = AFAR__REQUEST__CALL_CONNECT;
-	request.connect = &connect;
-	ret = peer_call(peer, "connect to", deadline, &request, &reply);
+	ret = peer_call(peer, "connect to", deadline, RPC_REQUEST(CONNECT, connect, &connect),
+			&reply);
 	if (ret)
 		return ret;
 	ticket = reply->reply->result_case == AFAR__REPLY__RESULT_TICKET ? reply->reply->ticket
@@ -530,7 +528,6 @@ static int ask_keys(struct peer *peer, const struct peer_want *want, uint64_t *e
 		    size_t nr_extents, uint64_t deadline)
 {
 	Afar__Grant grant = AFAR__GRANT__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *reply;
 	int ret;
 
@@ -547,9 +544,7 @@ static int ask_keys(struct peer *peer, const struct peer_want *want, uint64_t *e
 	/* The session may have more rights now than when the region was opened. */
 	grant.rights = want->reach->rights;
 	grant.store = peer->store;
-	request.call_case = AFAR__REQUEST__CALL_GRANT;
-	request.grant = &grant;
-	ret = peer_call(peer, "get keys of", deadline, &request, &reply);
+	ret = peer_call(peer, "get keys of", deadline, RPC_REQUEST(GRANT, grant, &grant), &reply);
 	if (ret)
 		return ret;
 	ret = take_keys(peer, want->reach, reply);

@@ -167,16 +167,14 @@ static int ask_accesses(struct binding *binding, uint64_t deadline)
 {
 	const struct afar_target *target = binding->target;
 	Afar__RegionAccess access = AFAR__REGION_ACCESS__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *reply;
 	int ret;
 
 	access.namespace_ = target->ns;
 	access.address = target->address;
 	access.generation = target->generation;
-	request.call_case = AFAR__REQUEST__CALL_REGION_ACCESS;
-	request.region_access = &access;
-	ret = session_call_until(target->session, deadline, &request, &reply);
+	ret = session_call_until(target->session, deadline,
+				 RPC_REQUEST(REGION_ACCESS, region_access, &access), &reply);
 	if (ret)
 		return ret;
 	if (reply->reply->result_case == AFAR__REPLY__RESULT_ACCESSES) {
@@ -196,7 +194,6 @@ static int ask_accesses(struct binding *binding, uint64_t deadline)
 static bool ask_lost(struct afar_target *target, uint64_t deadline)
 {
 	Afar__RegionList list = AFAR__REGION_LIST__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	const Afar__RegionInfo *info;
 	Afar__Frame *reply;
 	bool is_lost;
@@ -204,9 +201,8 @@ static bool ask_lost(struct afar_target *target, uint64_t deadline)
 	list.namespace_ = target->ns;
 	list.after = target->address - 1;
 	list.max = 1;
-	request.call_case = AFAR__REQUEST__CALL_REGION_LIST;
-	request.region_list = &list;
-	if (session_call_until(target->session, deadline, &request, &reply) != 0)
+	if (session_call_until(target->session, deadline,
+			       RPC_REQUEST(REGION_LIST, region_list, &list), &reply) != 0)
 		return false;
 	info = reply->reply->result_case == AFAR__REPLY__RESULT_REGION_INFOS &&
 			       reply->reply->region_infos->n_entries == 1

@@ -167,13 +167,10 @@ PUBLIC_CALL(int, afar_volume_delete, (struct afar_session *session, const char *
 static int call_resize(struct afar_namespace *ns, uint64_t bytes)
 {
 	Afar__VolumeResize resize = AFAR__VOLUME_RESIZE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	resize.namespace_ = ns->number;
 	resize.bytes = bytes;
-	request.call_case = AFAR__REQUEST__CALL_VOLUME_RESIZE;
-	request.volume_resize = &resize;
-	return session_call(ns->session, &request, NULL);
+	return session_call(ns->session, RPC_REQUEST(VOLUME_RESIZE, volume_resize, &resize), NULL);
 }
 
 static int grow(struct afar_namespace *ns, uint64_t bytes)
@@ -264,14 +261,12 @@ static const uint32_t wire_modes[] = {
 static int take_over(struct afar_namespace *ns, uint32_t wire_mode, uint64_t number)
 {
 	Afar__VolumeTakeOver message = AFAR__VOLUME_TAKE_OVER__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	message.namespace_ = ns->number;
 	message.mode = wire_mode;
 	message.session = number;
-	request.call_case = AFAR__REQUEST__CALL_VOLUME_TAKE_OVER;
-	request.volume_take_over = &message;
-	return session_call(ns->session, &request, NULL);
+	return session_call(ns->session, RPC_REQUEST(VOLUME_TAKE_OVER, volume_take_over, &message),
+			    NULL);
 }
 
 /* Ends a session whose place this one takes. An older manager would end all that are in the way. */

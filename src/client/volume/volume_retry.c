@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Waiting for the servers of a volume, and making lost changes again. volume.h has the rules. */
 #include <errno.h>
-#include <time.h>
 
 #include "base/error.h"
+#include "client/session/retry.h"
 #include "client/volume/volume.h"
 
 #define LOG_BYTES_DEFAULT ((uint64_t)64 << 20)
-#define PAUSE_FIRST_NS	  ((uint64_t)10000000) /* between attempts to connect; doubles up to: */
-#define PAUSE_MAX_NS	  ((uint64_t)500000000)
 #define SYNCS_MAX	  4 /* of the changes made again: each store may say once that it had lost some */
 
 int volume_retry_open(struct afar_volume *volume, uint32_t retry_ms, uint64_t log_bytes)
@@ -39,42 +37,12 @@ void volume_retry_close(struct afar_volume *volume)
 	pthread_rwlock_destroy(&volume->gate);
 }
 
-/* ---- Trying */
-
-/* True: the operation may go well once its servers, or the manager, can be reached. */
-static bool is_passing(const struct afar_volume *volume, int status)
-{
-	switch (status) {
-	case -AFAR_ESERVER:
-	case -AFAR_EMANAGER:
-	case -ETIMEDOUT:
-	case -ENOTCONN:
-	case -ECANCELED: /* another operation's time was up, on the same connection */
-		return true;
-	case -ESTALE: /* there is another binding, or another cluster */
-		return !session_is_stale(volume->ns->session);
-	default:
-		return false;
-	}
-}
-
-static uint64_t sooner(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* The deadline of one attempt. */
 static uint64_t attempt_deadline(const struct afar_volume *volume, uint64_t give_up)
 {
-	return sooner(session_deadline(volume->ns->session), give_up);
-}
+	uint64_t deadline = session_deadline(volume->ns->session);
 
-static void pause_for(uint64_t ns)
-{
-	const struct timespec span = {.tv_sec = (time_t)(ns / 1000000000U),
-				      .tv_nsec = (long)(ns % 1000000000U)};
-
-	nanosleep(&span, NULL);
+	return deadline < give_up ? deadline : give_up;
 }
 
 /* ---- Going on after a connection has ended. The gate is held to write. */
@@ -159,16 +127,14 @@ static int recover_once(struct replay *replay)
 static int recover(struct afar_volume *volume, uint64_t serial, uint64_t give_up)
 {
 	struct replay replay = {.volume = volume, .give_up = give_up};
-	uint64_t pause = PAUSE_FIRST_NS;
+	struct retry retry = RETRY_UNTIL(give_up);
 	int ret = 0;
 
 	pthread_rwlock_wrlock(&volume->gate);
 	while (volume->serial == serial) {
 		ret = recover_once(&replay);
-		if (ret == 0 || !is_passing(volume, ret) || clock_ns() + pause >= give_up)
+		if (ret == 0 || !retry_may_help(volume->ns->session, ret) || !retry_pause(&retry))
 			break;
-		pause_for(pause);
-		pause = sooner(2 * pause, PAUSE_MAX_NS);
 	}
 	pthread_rwlock_unlock(&volume->gate);
 	return ret;
@@ -223,7 +189,7 @@ static int carry_out(struct afar_volume *volume, const struct afar_op *op, uint6
 		/* A store ended and was reached again before we noticed. */
 		bool is_lost = ret == -AFAR_EUNSYNCED && volume->log;
 
-		if (!is_passing(volume, ret) && !is_lost)
+		if (!retry_may_help(volume->ns->session, ret) && !is_lost)
 			return ret;
 		if (clock_ns() >= give_up)
 			return last_error(volume, ret);

@@ -24,7 +24,7 @@ static int damaged(const char *what, uint64_t number)
 		what, (unsigned long long)number);
 }
 
-static int load_cluster(struct state *state, const void *message)
+static int load_cluster(struct state *row, const void *message)
 {
 	const Stored__Cluster *record = message;
 
@@ -36,15 +36,12 @@ static int load_cluster(struct state *state, const void *message)
 			record->format, STORE_FORMAT);
 	if (strlen(record->name) > STATE_CLUSTER_MAX)
 		return damaged("cluster", 0);
-	strcpy(state->cluster, record->name);
-	state->next_namespace = record->next_namespace;
-	state->next_server = record->next_server;
-	state->next_generation = record->next_generation;
+	CLUSTER_FIELDS(STORE_TAKE);
+	strcpy(row->cluster, record->name);
 	if (record->next_principal != 0)
-		state->next_principal = record->next_principal;
-	state->term = (struct term){record->term, record->term_random};
-	state->accepted_below = record->accepted_below;
-	state->is_old = record->format < STORE_FORMAT;
+		row->next_principal = record->next_principal;
+	row->term = (struct term){record->term, record->term_random};
+	row->is_old = record->format < STORE_FORMAT;
 	return 0;
 }
 
@@ -64,56 +61,41 @@ static int load_past_terms(struct state *state, const void *message)
 static int load_principal(struct state *state, const void *message)
 {
 	const Stored__Principal *record = message;
-	struct principal *principal;
+	struct principal *row;
 	int ret;
 
 	if (record->secret.len != KEY_BYTES || !key_is_principal(record->name) ||
 	    record->number == 0 || record->n_gids > STATE_GROUPS_MAX)
 		return damaged("principal", record->number);
-	principal = principal_new(record->number, record->name);
-	if (!principal)
+	row = principal_new(record->number, record->name);
+	if (!row)
 		return error_code(-ENOMEM);
-	principal->is_server = record->is_server;
-	principal->max_bytes = record->max_bytes;
-	principal->is_any = record->is_any;
-	principal->has_uid = record->has_uid;
-	principal->uid = record->uid;
+	PRINCIPAL_FIELDS(STORE_TAKE);
 	for (size_t i = 0; i < record->n_gids; i++)
-		principal->gids[principal->nr_gids++] = record->gids[i];
-	memcpy(principal->secret, record->secret.data, KEY_BYTES);
-	ret = state_add_principal(state, principal);
+		row->gids[row->nr_gids++] = record->gids[i];
+	memcpy(row->secret, record->secret.data, KEY_BYTES);
+	ret = state_add_principal(state, row);
 	return ret == -EEXIST ? damaged("principal", record->number) : ret;
 }
 
 static int load_namespace(struct state *state, const void *message)
 {
 	const Stored__Namespace *record = message;
-	struct namespace *ns;
+	struct namespace *row;
 	int ret;
 
 	if (strlen(record->owner) > KEY_IDENTITY_MAX)
 		return damaged("namespace", record->number);
-	ns = namespace_new(record->name, record->owner);
-	if (!ns)
+	row = namespace_new(record->name, record->owner);
+	if (!row)
 		return error_code(-ENOMEM);
-	ns->number = record->number;
-	ns->tier = record->tier;
-	ns->width = record->width;
-	ns->stripe_bytes = record->stripe_bytes;
-	ns->max_bytes = record->max_bytes;
-	ns->is_volume = record->is_volume;
-	ns->is_files = record->is_files;
+	NAMESPACE_FIELDS(STORE_TAKE);
 	/* Older ones have none of their own; this will not be another's either. */
-	ns->identity = record->identity != 0
-			       ? record->identity
-			       : strtoull(state->cluster + strlen(state->cluster) / 2, NULL, 16) +
-					 record->number;
+	if (row->identity == 0)
+		row->identity = strtoull(state->cluster + strlen(state->cluster) / 2, NULL, 16) +
+				record->number;
 	state->is_old = state->is_old || record->identity == 0;
-	ns->next_address = record->next_address;
-	ns->has_had_first = record->has_had_first;
-	ns->is_deleted = record->is_deleted;
-	ns->is_suspect = record->is_suspect;
-	ret = state_add_namespace(state, ns);
+	ret = state_add_namespace(state, row);
 	return ret == -EEXIST ? damaged("namespace", record->number) : ret;
 }
 
@@ -317,38 +299,25 @@ static int load_region(struct state *state, const void *message)
 {
 	const Stored__Region *record = message;
 	struct namespace *ns = state_namespace(state, record->namespace_);
-	struct region *region;
+	struct region *row;
 	int ret;
 
 	if (!ns || (record->is_draft && !record->is_freed))
 		return damaged("region", record->generation);
-	region = calloc(1, sizeof(*region));
-	if (!region)
+	row = calloc(1, sizeof(*row));
+	if (!row)
 		return error_code(-ENOMEM);
-	CDS_INIT_LIST_HEAD(&region->references);
-	region->ns = ns;
-	region->generation = record->generation;
-	region->address = record->address;
-	region->length = record->length;
-	region->stripe_bytes = record->stripe_bytes;
-	region->has_nic_atomics = record->has_nic_atomics;
-	region->is_freed = record->is_freed;
-	region->layout_number = record->layout_number;
-	region->is_unfinished = record->is_unfinished;
-	region->maker = record->maker;
-	region->family = record->family;
-	region->version = record->version;
-	region->is_draft = record->is_draft;
-	region->has_word = record->has_word;
-	region->claim = record->claim;
-	region->name = strdup(record->name);
-	ret = region->name ? load_layout(record, region) : error_code(-ENOMEM);
+	CDS_INIT_LIST_HEAD(&row->references);
+	REGION_FIELDS(STORE_TAKE);
+	row->ns = ns;
+	row->name = strdup(record->name);
+	ret = row->name ? load_layout(record, row) : error_code(-ENOMEM);
 	if (ret == 0)
-		ret = take_layout(state, region);
+		ret = take_layout(state, row);
 	if (ret == 0)
-		ret = state_add_region(state, region);
+		ret = state_add_region(state, row);
 	else
-		region_free(region);
+		region_free(row);
 	return ret == -EEXIST || ret == -EINVAL ? damaged("region", record->generation) : ret;
 }
 

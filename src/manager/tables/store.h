@@ -42,11 +42,11 @@ void store_close(struct store *store);
 
 /* Collecting is noted, like every change, and taken back with what runs (undo.h). It returns
  * nothing: when memory is short, what runs fails at its end (undo_fail()). */
-void store_put_cluster(struct store *store, const struct state *state);
+void store_put_cluster(struct store *store, const struct state *row);
 void store_put_past_terms(struct store *store, const struct state *state);
-void store_put_principal(struct store *store, const struct principal *principal);
+void store_put_principal(struct store *store, const struct principal *row);
 void store_delete_principal(struct store *store, const struct principal *principal);
-void store_put_namespace(struct store *store, const struct namespace *ns);
+void store_put_namespace(struct store *store, const struct namespace *row);
 /* Deletes its grants, too. */
 void store_delete_namespace(struct store *store, const struct namespace *ns);
 void store_put_grants(struct store *store, const struct namespace *ns);
@@ -57,7 +57,7 @@ void store_put_flash(struct store *store, const struct flash_store *flash);
 void store_delete_flash(struct store *store, const struct flash_store *flash);
 void store_put_extent(struct store *store, const struct extent *extent);
 void store_delete_extent(struct store *store, const struct extent *extent);
-void store_put_region(struct store *store, const struct region *region);
+void store_put_region(struct store *store, const struct region *row);
 void store_delete_region(struct store *store, const struct region *region);
 void store_put_session(struct store *store, const struct session *session);
 void store_delete_session(struct store *store, const struct session *session);

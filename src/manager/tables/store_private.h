@@ -27,6 +27,26 @@ enum store_kind {
 	STORE_OUTCOME = 'o',
 };
 
+/*
+ * The fields that a row (rows.h) and its record (stored.proto) both have, under one name and as they are. The list
+ * of a kind copies all of them, with STORE_PUT or STORE_TAKE. The other fields are in store_records.c and load.c.
+ */
+#define STORE_PUT(field)  record.field = row->field
+#define STORE_TAKE(field) row->field = record->field
+
+#define CLUSTER_FIELDS(COPY) \
+	(COPY(next_namespace), COPY(next_server), COPY(next_generation), COPY(accepted_below))
+#define PRINCIPAL_FIELDS(COPY) \
+	(COPY(number), COPY(is_server), COPY(max_bytes), COPY(is_any), COPY(has_uid), COPY(uid))
+#define NAMESPACE_FIELDS(COPY)                                                                     \
+	(COPY(number), COPY(tier), COPY(width), COPY(stripe_bytes), COPY(max_bytes),               \
+	 COPY(is_volume), COPY(is_files), COPY(identity), COPY(next_address), COPY(has_had_first), \
+	 COPY(is_deleted), COPY(is_suspect))
+#define REGION_FIELDS(COPY)                                                                        \
+	(COPY(generation), COPY(address), COPY(length), COPY(stripe_bytes), COPY(has_nic_atomics), \
+	 COPY(is_freed), COPY(layout_number), COPY(is_unfinished), COPY(maker), COPY(family),      \
+	 COPY(version), COPY(is_draft), COPY(has_word), COPY(claim))
+
 struct store {
 	struct metastore *metastore;
 	struct undo *undo;

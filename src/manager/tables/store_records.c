@@ -17,19 +17,16 @@ static struct store_key reference_key(const struct reference *reference)
 	return STORE_KEY(STORE_REFERENCE, reference->session->number, reference->generation);
 }
 
-void store_put_cluster(struct store *store, const struct state *state)
+void store_put_cluster(struct store *store, const struct state *row)
 {
 	Stored__Cluster record = STORED__CLUSTER__INIT;
 
+	CLUSTER_FIELDS(STORE_PUT);
 	record.format = STORE_FORMAT;
-	record.name = (char *)(uintptr_t)state->cluster;
-	record.next_namespace = state->next_namespace;
-	record.next_server = state->next_server;
-	record.next_generation = state->next_generation;
-	record.next_principal = state->next_principal;
-	record.term = state->term.number;
-	record.term_random = state->term.random;
-	record.accepted_below = state->accepted_below;
+	record.name = (char *)(uintptr_t)row->cluster;
+	record.next_principal = row->next_principal;
+	record.term = row->term.number;
+	record.term_random = row->term.random;
 	store_put_message(store, store_key_make(STORE_CLUSTER, NULL, 0, NULL), &record.base);
 }
 
@@ -49,22 +46,17 @@ void store_put_past_terms(struct store *store, const struct state *state)
 	store_put_message(store, store_key_make(STORE_PAST_TERMS, NULL, 0, NULL), &record.base);
 }
 
-void store_put_principal(struct store *store, const struct principal *principal)
+void store_put_principal(struct store *store, const struct principal *row)
 {
 	Stored__Principal record = STORED__PRINCIPAL__INIT;
 
-	record.number = principal->number;
-	record.name = (char *)(uintptr_t)principal->name;
-	record.is_server = principal->is_server;
-	record.secret.data = (uint8_t *)(uintptr_t)principal->secret;
-	record.secret.len = sizeof(principal->secret);
-	record.max_bytes = principal->max_bytes;
-	record.is_any = principal->is_any;
-	record.has_uid = principal->has_uid;
-	record.uid = principal->uid;
-	record.gids = (uint32_t *)(uintptr_t)principal->gids;
-	record.n_gids = principal->nr_gids;
-	store_put_message(store, STORE_KEY(STORE_PRINCIPAL, principal->number), &record.base);
+	PRINCIPAL_FIELDS(STORE_PUT);
+	record.name = (char *)(uintptr_t)row->name;
+	record.secret.data = (uint8_t *)(uintptr_t)row->secret;
+	record.secret.len = sizeof(row->secret);
+	record.gids = (uint32_t *)(uintptr_t)row->gids;
+	record.n_gids = row->nr_gids;
+	store_put_message(store, STORE_KEY(STORE_PRINCIPAL, row->number), &record.base);
 }
 
 void store_delete_principal(struct store *store, const struct principal *principal)
@@ -72,25 +64,14 @@ void store_delete_principal(struct store *store, const struct principal *princip
 	store_delete(store, STORE_KEY(STORE_PRINCIPAL, principal->number));
 }
 
-void store_put_namespace(struct store *store, const struct namespace *ns)
+void store_put_namespace(struct store *store, const struct namespace *row)
 {
 	Stored__Namespace record = STORED__NAMESPACE__INIT;
 
-	record.number = ns->number;
-	record.name = ns->name;
-	record.tier = ns->tier;
-	record.width = ns->width;
-	record.stripe_bytes = ns->stripe_bytes;
-	record.max_bytes = ns->max_bytes;
-	record.is_volume = ns->is_volume;
-	record.is_files = ns->is_files;
-	record.identity = ns->identity;
-	record.next_address = ns->next_address;
-	record.has_had_first = ns->has_had_first;
-	record.is_deleted = ns->is_deleted;
-	record.is_suspect = ns->is_suspect;
-	record.owner = (char *)(uintptr_t)ns->owner;
-	store_put_message(store, STORE_KEY(STORE_NAMESPACE, ns->number), &record.base);
+	NAMESPACE_FIELDS(STORE_PUT);
+	record.name = row->name;
+	record.owner = (char *)(uintptr_t)row->owner;
+	store_put_message(store, STORE_KEY(STORE_NAMESPACE, row->number), &record.base);
 }
 
 void store_delete_namespace(struct store *store, const struct namespace *ns)
@@ -215,32 +196,19 @@ void store_delete_extent(struct store *store, const struct extent *extent)
 	store_delete(store, extent_key(extent));
 }
 
-void store_put_region(struct store *store, const struct region *region)
+void store_put_region(struct store *store, const struct region *row)
 {
 	Stored__Region record = STORED__REGION__INIT;
 
-	record.layout = layout_pack(region->layout);
+	record.layout = layout_pack(row->layout);
 	if (!record.layout) {
 		undo_fail(store->undo, error_code(-ENOMEM));
 		return;
 	}
-	record.namespace_ = region->ns->number;
-	record.generation = region->generation;
-	record.address = region->address;
-	record.length = region->length;
-	record.name = region->name;
-	record.stripe_bytes = region->stripe_bytes;
-	record.has_nic_atomics = region->has_nic_atomics;
-	record.is_freed = region->is_freed;
-	record.layout_number = region->layout_number;
-	record.is_unfinished = region->is_unfinished;
-	record.maker = region->maker;
-	record.family = region->family;
-	record.version = region->version;
-	record.is_draft = region->is_draft;
-	record.has_word = region->has_word;
-	record.claim = region->claim;
-	store_put_message(store, STORE_KEY(STORE_REGION, region->generation), &record.base);
+	REGION_FIELDS(STORE_PUT);
+	record.namespace_ = row->ns->number;
+	record.name = row->name;
+	store_put_message(store, STORE_KEY(STORE_REGION, row->generation), &record.base);
 	layout__layout__free_unpacked(record.layout, NULL);
 }
 

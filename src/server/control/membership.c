@@ -307,7 +307,6 @@ static void send_report(struct membership *membership)
 		.incarnation = membership->options.incarnation->number,
 		.deadline = clock_deadline_ms(JOIN_TIMEOUT_MS),
 	};
-	Afar__Request request = AFAR__REQUEST__INIT;
 	const bool is_due = clock_ns() >= membership->report_anyway;
 	struct report report;
 
@@ -315,11 +314,11 @@ static void send_report(struct membership *membership)
 		    &report);
 	if (!report_is_news(&report.message, &membership->reported) && !is_due)
 		return;
-	request.call_case = AFAR__REQUEST__CALL_SERVER_REPORT;
-	request.server_report = &report.message;
 	/* If it cannot be sent, the connection is about to be closed, and the next one begins with
 	 * a report. */
-	rpc_send(membership->connection, &envelope, &request, on_reported, membership);
+	rpc_send(membership->connection, &envelope,
+		 RPC_REQUEST(SERVER_REPORT, server_report, &report.message), on_reported,
+		 membership);
 	pthread_mutex_lock(&membership->lock);
 	membership->next_report = clock_deadline_ms(REPORT_INTERVAL_MS);
 	membership->report_anyway = clock_deadline_ms(REPORT_ANYWAY_MS);

@@ -113,14 +113,12 @@ static int exchange_join(struct membership *membership, Afar__ServerJoin *join)
 		.incarnation = options->incarnation->number,
 		.deadline = clock_deadline_ms(JOIN_TIMEOUT_MS),
 	};
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__ServerJoined *joined;
 	Afar__Frame *frame;
 	int ret;
 
-	request.call_case = AFAR__REQUEST__CALL_SERVER_JOIN;
-	request.server_join = join;
-	ret = rpc_call(membership->connection, &envelope, &request, &frame);
+	ret = rpc_call(membership->connection, &envelope,
+		       RPC_REQUEST(SERVER_JOIN, server_join, join), &frame);
 	if (ret != 0)
 		return ret;
 	ret = must_end_sessions(membership, frame->reply) ? end_sessions_first(membership)
@@ -144,16 +142,14 @@ int membership_lend_store(void *context, struct store *store)
 		.incarnation = options->incarnation->number,
 		.deadline = clock_deadline_ms(JOIN_TIMEOUT_MS),
 	};
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__StoreLend *lend;
 	Afar__Frame *frame;
 	int ret = join_compose_store(options, store, &lend);
 
 	if (ret != 0)
 		return ret;
-	request.call_case = AFAR__REQUEST__CALL_STORE_LEND;
-	request.store_lend = lend;
-	ret = rpc_call(membership->connection, &envelope, &request, &frame);
+	ret = rpc_call(membership->connection, &envelope, RPC_REQUEST(STORE_LEND, store_lend, lend),
+		       &frame);
 	if (ret == 0) {
 		ret = join_take_store(options, store, lend, membership->self.cluster, frame);
 		rpc_frame_free(frame);

@@ -145,7 +145,6 @@ void fake_join(void)
 		.closed = server_closed,
 	};
 	struct rpc_envelope envelope = {.deadline = clock_deadline_ms(10000)};
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__ServerJoin join = AFAR__SERVER_JOIN__INIT;
 	Afar__Server self = AFAR__SERVER__INIT;
 	Afar__Lane lane = AFAR__LANE__INIT, *lanes = &lane;
@@ -156,8 +155,6 @@ void fake_join(void)
 	assert_int_equal(rpc_connect(loop, "127.0.0.1", port, server_key, &handlers, NULL,
 				     &server.connection),
 			 0);
-	request.call_case = AFAR__REQUEST__CALL_SERVER_JOIN;
-	request.server_join = &join;
 	join.self = &self;
 	join.capacity_bytes = 1024 * MIB;
 	join.signing_key = (ProtobufCBinaryData){sizeof(signing_key), signing_key};
@@ -180,7 +177,9 @@ void fake_join(void)
 		join.n_extents++;
 	}
 	join.extents = pointers;
-	assert_int_equal(rpc_call(server.connection, &envelope, &request, &frame), 0);
+	assert_int_equal(rpc_call(server.connection, &envelope,
+				  RPC_REQUEST(SERVER_JOIN, server_join, &join), &frame),
+			 0);
 	server.number = frame->reply->server_joined->server;
 	assert_int_equal(frame->reply->server_joined->n_release, 0);
 	afar__frame__free_unpacked(frame, NULL);
@@ -225,7 +224,6 @@ int simple(struct client *client, Afar__Request *request)
 int client_connect(struct client *client)
 {
 	static const struct rpc_handlers handlers = {.closed = client_closed};
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__SessionOpen open = AFAR__SESSION_OPEN__INIT;
 	uint64_t session = client->session;
 	Afar__Frame *frame;
@@ -234,12 +232,10 @@ int client_connect(struct client *client)
 
 	if (rc < 0)
 		return rc;
-	request.call_case = AFAR__REQUEST__CALL_SESSION_OPEN;
-	request.session_open = &open;
 	open.resume = session;
 	open.secret = (ProtobufCBinaryData){sizeof(client->secret), client->secret};
 	client->session = 0;
-	rc = ask_frame(client, &request, &frame);
+	rc = ask_frame(client, RPC_REQUEST(SESSION_OPEN, session_open, &open), &frame);
 	if (rc < 0)
 		return rc;
 	client->session = frame->reply->session_opened->session;
@@ -257,28 +253,22 @@ void client_disconnect(struct client *client)
 
 int client_close(struct client *client)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__SessionClose close = AFAR__SESSION_CLOSE__INIT;
 	int rc;
 
-	request.call_case = AFAR__REQUEST__CALL_SESSION_CLOSE;
-	request.session_close = &close;
-	rc = simple(client, &request);
+	rc = simple(client, RPC_REQUEST(SESSION_CLOSE, session_close, &close));
 	client_disconnect(client);
 	return rc;
 }
 
 uint64_t create(struct client *client, const char *name)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__NamespaceCreate create = AFAR__NAMESPACE_CREATE__INIT;
 	Afar__Frame *frame;
 	uint64_t number = 0;
 
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_CREATE;
-	request.namespace_create = &create;
 	create.name = (char *)(uintptr_t)name;
-	if (ask(client, &request, &frame) != NULL)
+	if (ask(client, RPC_REQUEST(NAMESPACE_CREATE, namespace_create, &create), &frame) != NULL)
 		number = frame->reply->namespace_info->namespace_;
 	if (frame != NULL)
 		afar__frame__free_unpacked(frame, NULL);
@@ -287,42 +277,33 @@ uint64_t create(struct client *client, const char *name)
 
 int destroy(struct client *client, const char *name)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__NamespaceDelete delete = AFAR__NAMESPACE_DELETE__INIT;
 
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_DELETE;
-	request.namespace_delete = &delete;
 	delete.name = (char *)(uintptr_t)name;
 	delete.with_regions = true;
-	return simple(client, &request);
+	return simple(client, RPC_REQUEST(NAMESPACE_DELETE, namespace_delete, &delete));
 }
 
 int reserve(struct client *client, uint64_t ns, uint64_t bytes)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__NamespaceReserve reserve = AFAR__NAMESPACE_RESERVE__INIT;
 
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_RESERVE;
-	request.namespace_reserve = &reserve;
 	reserve.namespace_ = ns;
 	reserve.bytes = bytes;
-	return simple(client, &request);
+	return simple(client, RPC_REQUEST(NAMESPACE_RESERVE, namespace_reserve, &reserve));
 }
 
 uint64_t alloc(struct client *client, uint64_t ns, const char *name, uint64_t bytes,
 	       uint64_t *address)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__RegionAlloc alloc = AFAR__REGION_ALLOC__INIT;
 	Afar__Frame *frame;
 	uint64_t generation = 0;
 
-	request.call_case = AFAR__REQUEST__CALL_REGION_ALLOC;
-	request.region_alloc = &alloc;
 	alloc.namespace_ = ns;
 	alloc.name = (char *)(uintptr_t)name;
 	alloc.bytes = bytes;
-	if (ask(client, &request, &frame) != NULL) {
+	if (ask(client, RPC_REQUEST(REGION_ALLOC, region_alloc, &alloc), &frame) != NULL) {
 		generation = frame->reply->region_info->generation;
 		*address = frame->reply->region_info->address;
 	}
@@ -333,41 +314,32 @@ uint64_t alloc(struct client *client, uint64_t ns, const char *name, uint64_t by
 
 int free_region(struct client *client, uint64_t ns, uint64_t address, uint64_t generation)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__RegionFree free_one = AFAR__REGION_FREE__INIT;
 
-	request.call_case = AFAR__REQUEST__CALL_REGION_FREE;
-	request.region_free = &free_one;
 	free_one.namespace_ = ns;
 	free_one.address = address;
 	free_one.generation = generation;
-	return simple(client, &request);
+	return simple(client, RPC_REQUEST(REGION_FREE, region_free, &free_one));
 }
 
 int open_region(struct client *client, uint64_t ns, const char *name)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__RegionOpen open = AFAR__REGION_OPEN__INIT;
 
-	request.call_case = AFAR__REQUEST__CALL_REGION_OPEN;
-	request.region_open = &open;
 	open.namespace_ = ns;
 	open.name = (char *)(uintptr_t)name;
-	return simple(client, &request);
+	return simple(client, RPC_REQUEST(REGION_OPEN, region_open, &open));
 }
 
 int add_key(struct client *client, const char *name, bool is_server, struct key *out)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__KeyAdd add = AFAR__KEY_ADD__INIT;
 	Afar__Frame *frame;
 	int rc;
 
-	request.call_case = AFAR__REQUEST__CALL_KEY_ADD;
-	request.key_add = &add;
 	add.name = (char *)(uintptr_t)name;
 	add.is_server = is_server;
-	rc = ask_frame(client, &request, &frame);
+	rc = ask_frame(client, RPC_REQUEST(KEY_ADD, key_add, &add), &frame);
 	if (rc < 0)
 		return rc;
 	snprintf(out->identity, sizeof(out->identity), "%s", frame->reply->key_added->name);
@@ -378,24 +350,18 @@ int add_key(struct client *client, const char *name, bool is_server, struct key 
 
 int revoke_key(struct client *client, const char *name)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__KeyRevoke revoke = AFAR__KEY_REVOKE__INIT;
 
-	request.call_case = AFAR__REQUEST__CALL_KEY_REVOKE;
-	request.key_revoke = &revoke;
 	revoke.name = (char *)(uintptr_t)name;
-	return simple(client, &request);
+	return simple(client, RPC_REQUEST(KEY_REVOKE, key_revoke, &revoke));
 }
 
 int grant(struct client *client, uint64_t ns, const char *principal, uint32_t rights)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__NamespaceGrant grant_one = AFAR__NAMESPACE_GRANT__INIT;
 
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_GRANT;
-	request.namespace_grant = &grant_one;
 	grant_one.namespace_ = ns;
 	grant_one.principal = (char *)(uintptr_t)principal;
 	grant_one.rights = rights;
-	return simple(client, &request);
+	return simple(client, RPC_REQUEST(NAMESPACE_GRANT, namespace_grant, &grant_one));
 }

@@ -50,23 +50,17 @@ int control_call(struct rpc_connection *control, Afar__Request *request, Afar__F
 
 int control_ping(struct rpc_connection *control)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Ping ping = AFAR__PING__INIT;
 
-	request.call_case = AFAR__REQUEST__CALL_PING;
-	request.ping = &ping;
-	return control_call(control, &request, NULL);
+	return control_call(control, RPC_REQUEST(PING, ping, &ping), NULL);
 }
 
 int control_ask_ticket(struct rpc_connection *control, Afar__Connect *connect,
 		       struct rpc_ticket *out, Afar__Frame **reply)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret;
 
-	request.call_case = AFAR__REQUEST__CALL_CONNECT;
-	request.connect = connect;
-	ret = control_call(control, &request, reply);
+	ret = control_call(control, RPC_REQUEST(CONNECT, connect, connect), reply);
 	if (ret)
 		return ret;
 	assert_int_equal((*reply)->reply->result_case, AFAR__REPLY__RESULT_TICKET);
@@ -77,12 +71,9 @@ int control_ask_ticket(struct rpc_connection *control, Afar__Connect *connect,
 
 int control_ask_keys(struct rpc_connection *control, Afar__Grant *grant, Afar__Frame **reply)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int ret;
 
-	request.call_case = AFAR__REQUEST__CALL_GRANT;
-	request.grant = grant;
-	ret = control_call(control, &request, reply);
+	ret = control_call(control, RPC_REQUEST(GRANT, grant, grant), reply);
 	if (!ret)
 		assert_int_equal((*reply)->reply->result_case, AFAR__REPLY__RESULT_KEYS);
 	return ret;

@@ -268,16 +268,14 @@ int fake_manager_reserve(struct fake_manager *manager, uint64_t namespace, uint6
 			 struct fake_extent *out, size_t *nr_out)
 {
 	Afar__ExtentsReserve reserve = AFAR__EXTENTS_RESERVE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Extents *extents;
 	Afar__Frame *frame;
 	int status;
 
 	reserve.namespace_ = namespace;
 	reserve.bytes = bytes;
-	request.call_case = AFAR__REQUEST__CALL_EXTENTS_RESERVE;
-	request.extents_reserve = &reserve;
-	status = fake_manager_call(manager, &request, &frame);
+	status = fake_manager_call(manager, RPC_REQUEST(EXTENTS_RESERVE, extents_reserve, &reserve),
+				   &frame);
 	if (status != 0)
 		return status;
 	assert_int_equal(frame->reply->result_case, AFAR__REPLY__RESULT_EXTENTS);
@@ -296,13 +294,11 @@ int fake_manager_reserve(struct fake_manager *manager, uint64_t namespace, uint6
 int fake_manager_release(struct fake_manager *manager, uint64_t extent)
 {
 	Afar__ExtentsRelease release = AFAR__EXTENTS_RELEASE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	release.n_extents = 1;
 	release.extents = &extent;
-	request.call_case = AFAR__REQUEST__CALL_EXTENTS_RELEASE;
-	request.extents_release = &release;
-	return fake_manager_call(manager, &request, NULL);
+	return fake_manager_call(manager, RPC_REQUEST(EXTENTS_RELEASE, extents_release, &release),
+				 NULL);
 }
 
 /* ---- Of the server's store */
@@ -311,7 +307,6 @@ int fake_manager_reserve_flash(struct fake_manager *manager, uint64_t namespace,
 			       struct fake_extent *out)
 {
 	Afar__ExtentsReserve reserve = AFAR__EXTENTS_RESERVE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *frame;
 	int status;
 
@@ -319,9 +314,8 @@ int fake_manager_reserve_flash(struct fake_manager *manager, uint64_t namespace,
 	reserve.bytes = bytes;
 	reserve.class_ = CLASS_FLASH;
 	reserve.store = manager->store.number;
-	request.call_case = AFAR__REQUEST__CALL_EXTENTS_RESERVE;
-	request.extents_reserve = &reserve;
-	status = fake_manager_call(manager, &request, &frame);
+	status = fake_manager_call(manager, RPC_REQUEST(EXTENTS_RESERVE, extents_reserve, &reserve),
+				   &frame);
 	if (status != 0)
 		return status;
 	assert_int_equal(frame->reply->result_case, AFAR__REPLY__RESULT_EXTENTS);
@@ -336,22 +330,19 @@ int fake_manager_reserve_flash(struct fake_manager *manager, uint64_t namespace,
 int fake_manager_release_flash(struct fake_manager *manager, uint64_t namespace, uint64_t extent)
 {
 	Afar__ExtentsRelease release = AFAR__EXTENTS_RELEASE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	release.n_extents = release.n_namespaces = 1;
 	release.extents = &extent;
 	release.namespaces = &namespace;
 	release.store = manager->store.number;
-	request.call_case = AFAR__REQUEST__CALL_EXTENTS_RELEASE;
-	request.extents_release = &release;
-	return fake_manager_call(manager, &request, NULL);
+	return fake_manager_call(manager, RPC_REQUEST(EXTENTS_RELEASE, extents_release, &release),
+				 NULL);
 }
 
 int fake_manager_trim(struct fake_manager *manager, uint64_t namespace, uint64_t extent,
 		      uint64_t offset, uint64_t length)
 {
 	Afar__ExtentsTrim trim = AFAR__EXTENTS_TRIM__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__TrimRange range = AFAR__TRIM_RANGE__INIT;
 	Afar__TrimRange *ranges = &range;
 
@@ -362,9 +353,7 @@ int fake_manager_trim(struct fake_manager *manager, uint64_t namespace, uint64_t
 	trim.namespace_ = namespace;
 	trim.n_ranges = 1;
 	trim.ranges = &ranges;
-	request.call_case = AFAR__REQUEST__CALL_EXTENTS_TRIM;
-	request.extents_trim = &trim;
-	return fake_manager_call(manager, &request, NULL);
+	return fake_manager_call(manager, RPC_REQUEST(EXTENTS_TRIM, extents_trim, &trim), NULL);
 }
 
 static void note_answer(void *argument, const Afar__Frame *reply, int status)
@@ -405,24 +394,19 @@ int fake_call_await(struct fake_call *call)
 
 void fake_manager_ping(struct fake_manager *manager, unsigned times)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Ping ping = AFAR__PING__INIT;
 
-	request.call_case = AFAR__REQUEST__CALL_PING;
-	request.ping = &ping;
 	for (unsigned i = 0; i < times; i++)
-		assert_int_equal(fake_manager_call(manager, &request, NULL), 0);
+		assert_int_equal(fake_manager_call(manager, RPC_REQUEST(PING, ping, &ping), NULL),
+				 0);
 }
 
 int fake_manager_end_session(struct fake_manager *manager, uint64_t session)
 {
 	Afar__SessionEnd end = AFAR__SESSION_END__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	end.session = session;
-	request.call_case = AFAR__REQUEST__CALL_SESSION_END;
-	request.session_end = &end;
-	return fake_manager_call(manager, &request, NULL);
+	return fake_manager_call(manager, RPC_REQUEST(SESSION_END, session_end, &end), NULL);
 }
 
 /* ---- For clients */

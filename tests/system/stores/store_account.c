@@ -29,14 +29,12 @@ static void add_namespaces(struct afar_session *session, struct account *account
 static void add_stores(struct afar_session *session, struct account *account)
 {
 	Afar__Status status = AFAR__STATUS__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *reply;
 
 	status.is_fresh = true;
-	request.call_case = AFAR__REQUEST__CALL_STATUS;
-	request.status = &status;
-	assert_int_equal(
-		session_call_for(session, &request, AFAR__REPLY__RESULT_CLUSTER_STATUS, &reply), 0);
+	assert_int_equal(session_call_for(session, RPC_REQUEST(STATUS, status, &status),
+					  AFAR__REPLY__RESULT_CLUSTER_STATUS, &reply),
+			 0);
 	for (size_t i = 0; i < reply->reply->cluster_status->n_stores; i++) {
 		const Afar__StoreStatus *store = reply->reply->cluster_status->stores[i];
 

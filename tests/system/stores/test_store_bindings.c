@@ -409,17 +409,15 @@ static void test_syncs_together(void **state)
 static void mislead(struct afar_region *region, const struct afar_region *other)
 {
 	Afar__RegionOpen open = AFAR__REGION_OPEN__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	struct layout_description layout = {.number = 1000};
 	struct binding *binding;
 	Afar__Frame *reply;
 
 	open.namespace_ = other->target.ns;
 	open.name = (char *)other->name;
-	request.call_case = AFAR__REQUEST__CALL_REGION_OPEN;
-	request.region_open = &open;
-	assert_int_equal(
-		session_call_for(session, &request, AFAR__REPLY__RESULT_REGION_INFO, &reply), 0);
+	assert_int_equal(session_call_for(session, RPC_REQUEST(REGION_OPEN, region_open, &open),
+					  AFAR__REPLY__RESULT_REGION_INFO, &reply),
+			 0);
 	layout.message = reply->reply->region_info->layout;
 	layout.length = reply->reply->region_info->length;
 	pthread_mutex_lock(&region->target.lock);

@@ -84,7 +84,6 @@ static int teardown_used(void **state)
 /* The manager asks for inodes 1 to `nr`. */
 static void ask(uint64_t nr)
 {
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__FilesGone *message = MESSAGE_NEW(afar__files_gone, Afar__FilesGone);
 
 	message->fs = ns.number;
@@ -96,9 +95,7 @@ static void ask(uint64_t nr)
 		message->files[i]->name = strdup("a name");
 	}
 	message->n_files = nr;
-	request.call_case = AFAR__REQUEST__CALL_FILES_GONE;
-	request.files_gone = message;
-	used_ask(&session, &request, (struct rpc_call *)&call);
+	used_ask(&session, RPC_REQUEST(FILES_GONE, files_gone, message), (struct rpc_call *)&call);
 }
 
 static void find(uint64_t ino)

@@ -371,7 +371,6 @@ static void test_client_dies_in_a_reservation(void **state)
 {
 	struct rpc_envelope envelope = {.request_id = 100, .deadline = CLOCK_NEVER};
 	Afar__NamespaceReserve reserve_one = AFAR__NAMESPACE_RESERVE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	struct client client = {0}, other = {0};
 	bool is_answered = false;
 	uint64_t ns, address;
@@ -382,12 +381,12 @@ static void test_client_dies_in_a_reservation(void **state)
 	ns = create(&client, "a");
 	server.does_hold = true;
 	envelope.session = client.session;
-	request.call_case = AFAR__REQUEST__CALL_NAMESPACE_RESERVE;
-	request.namespace_reserve = &reserve_one;
 	reserve_one.namespace_ = ns;
 	reserve_one.bytes = 4 * MIB;
-	assert_int_equal(
-		rpc_send(client.connection, &envelope, &request, ignore_reply, &is_answered), 0);
+	assert_int_equal(rpc_send(client.connection, &envelope,
+				  RPC_REQUEST(NAMESPACE_RESERVE, namespace_reserve, &reserve_one),
+				  ignore_reply, &is_answered),
+			 0);
 	pthread_mutex_lock(&server.lock);
 	while (server.held == NULL)
 		pthread_cond_wait(&server.changed, &server.lock);

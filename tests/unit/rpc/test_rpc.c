@@ -232,15 +232,13 @@ static void *call_many(void *argument)
 
 	for (unsigned i = 0; i < NR_CALLS; i++) {
 		Afar__SessionOpen open = AFAR__SESSION_OPEN__INIT;
-		Afar__Request request = AFAR__REQUEST__INIT;
 		Afar__Frame *reply = NULL;
 
 		snprintf(name, sizeof(name), "%lx-%u", (unsigned long)pthread_self(), i);
 		strcpy(expected, name);
 		open.client = name;
-		request.call_case = AFAR__REQUEST__CALL_SESSION_OPEN;
-		request.session_open = &open;
-		if (rpc_call(argument, &plain_envelope, &request, &reply) ||
+		if (rpc_call(argument, &plain_envelope,
+			     RPC_REQUEST(SESSION_OPEN, session_open, &open), &reply) ||
 		    strcmp(reply->reply->message, expected))
 			errors++;
 		if (reply)
@@ -339,15 +337,13 @@ static void test_many_connections(void **state)
 static int call_with_text(struct rpc_connection *connection, size_t length, Afar__Frame **reply)
 {
 	Afar__SessionOpen open = AFAR__SESSION_OPEN__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	int status;
 
 	open.client = malloc(length + 1);
 	memset(open.client, 'x', length);
 	open.client[length] = 0;
-	request.call_case = AFAR__REQUEST__CALL_SESSION_OPEN;
-	request.session_open = &open;
-	status = rpc_call(connection, &plain_envelope, &request, reply);
+	status = rpc_call(connection, &plain_envelope,
+			  RPC_REQUEST(SESSION_OPEN, session_open, &open), reply);
 	free(open.client);
 	return status;
 }
@@ -519,7 +515,6 @@ static void test_peer_that_stops_reading(void **state)
 	struct rpc_connection *connection = world_pair(&echo_handlers);
 	struct rpc_connection *reader = world.server.last;
 	Afar__SessionOpen open = AFAR__SESSION_OPEN__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	const size_t length = 40U << 20;
 	int status = 0;
 
@@ -528,10 +523,10 @@ static void test_peer_that_stops_reading(void **state)
 	rpc_loop_post(world.client_loop, on_hold, NULL);
 	open.client = calloc(1, length + 1);
 	memset(open.client, 'x', length);
-	request.call_case = AFAR__REQUEST__CALL_SESSION_OPEN;
-	request.session_open = &open;
 	for (int i = 0; i < 10 && !status; i++)
-		status = rpc_send(reader, &plain_envelope, &request, on_done, &world.server);
+		status = rpc_send(reader, &plain_envelope,
+				  RPC_REQUEST(SESSION_OPEN, session_open, &open), on_done,
+				  &world.server);
 	assert_int_equal(status, -ECONNRESET);
 	assert_int_equal(await_closed(&world.server, 1), -ETIMEDOUT);
 	sem_post(&hold);

@@ -87,14 +87,12 @@ static void bed_close(struct bed *bed)
 static int open_device(struct bed *bed, const char *path)
 {
 	Afar__StoreOpen open = AFAR__STORE_OPEN__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *reply = NULL;
 	int status;
 
 	open.path = (char *)(uintptr_t)path;
-	request.call_case = AFAR__REQUEST__CALL_STORE_OPEN;
-	request.store_open = &open;
-	status = fake_manager_call(&bed->cluster.manager, &request, &reply);
+	status = fake_manager_call(&bed->cluster.manager,
+				   RPC_REQUEST(STORE_OPEN, store_open, &open), &reply);
 	if (status == 0) {
 		assert_int_equal(reply->reply->result_case, AFAR__REPLY__RESULT_STORE_OPENED);
 		assert_int_equal(reply->reply->store_opened->store, bed->number);
@@ -338,12 +336,10 @@ static void *look_and_fence(void *argument)
 	struct fake_manager *manager = &looking->bed->cluster.manager;
 
 	for (uint64_t session = 1000; !atomic_load(&looking->is_over); session++) {
-		Afar__Request request = AFAR__REQUEST__INIT;
 		Afar__Look look = AFAR__LOOK__INIT;
 
-		request.call_case = AFAR__REQUEST__CALL_LOOK;
-		request.look = &look;
-		looking->nr_failed += fake_manager_call(manager, &request, NULL) != 0;
+		looking->nr_failed +=
+			fake_manager_call(manager, RPC_REQUEST(LOOK, look, &look), NULL) != 0;
 		looking->nr_failed += fake_manager_end_session(manager, session) != 0;
 	}
 	return NULL;
@@ -418,7 +414,6 @@ static void *stop_server_of(void *argument)
 static void test_stops_with_several(void **state)
 {
 	Afar__ExtentsRelease release = AFAR__EXTENTS_RELEASE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	struct fake_manager *manager;
 	struct fake_extent extent;
 	struct fake_call releasing;
@@ -434,10 +429,9 @@ static void test_stops_with_several(void **state)
 	release.n_extents = release.n_namespaces = 1;
 	release.extents = &extent.extent;
 	release.namespaces = &extent.namespace;
-	request.call_case = AFAR__REQUEST__CALL_EXTENTS_RELEASE;
-	request.extents_release = &release;
 	flash_gate_hold(FLASH_IO_WRITE);
-	fake_manager_send(manager, &request, &releasing);
+	fake_manager_send(manager, RPC_REQUEST(EXTENTS_RELEASE, extents_release, &release),
+			  &releasing);
 	flash_gate_await(FLASH_IO_WRITE, 1);
 	assert_int_equal(pthread_create(&thread, NULL, stop_server_of, &bed.cluster), 0);
 	/* The device closes first, and writes that down. */

@@ -44,16 +44,14 @@ static void test_sums(void **state)
 static int reserve(struct cluster *cluster, uint32_t class, uint64_t bytes, struct fake_extent *out)
 {
 	Afar__ExtentsReserve reserve = AFAR__EXTENTS_RESERVE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *frame;
 	int status;
 
 	reserve.namespace_ = NAMESPACE;
 	reserve.bytes = bytes;
 	reserve.class_ = class;
-	request.call_case = AFAR__REQUEST__CALL_EXTENTS_RESERVE;
-	request.extents_reserve = &reserve;
-	status = fake_manager_call(&cluster->manager, &request, &frame);
+	status = fake_manager_call(&cluster->manager,
+				   RPC_REQUEST(EXTENTS_RESERVE, extents_reserve, &reserve), &frame);
 	if (status != 0)
 		return status;
 	assert_int_equal(frame->reply->extents->n_extents, 1);
@@ -74,7 +72,6 @@ static int seal(struct cluster *cluster, uint64_t namespace, const struct seal_m
 {
 	Afar__ExtentsSeal ask = AFAR__EXTENTS_SEAL__INIT;
 	Afar__SealMove one = AFAR__SEAL_MOVE__INIT, *moves = &one;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	ask.namespace_ = namespace;
 	one.from = move->from;
@@ -84,16 +81,14 @@ static int seal(struct cluster *cluster, uint64_t namespace, const struct seal_m
 	one.length = move->length;
 	ask.moves = &moves;
 	ask.n_moves = 1;
-	request.call_case = AFAR__REQUEST__CALL_EXTENTS_SEAL;
-	request.extents_seal = &ask;
-	return fake_manager_call(&cluster->manager, &request, NULL);
+	return fake_manager_call(&cluster->manager, RPC_REQUEST(EXTENTS_SEAL, extents_seal, &ask),
+				 NULL);
 }
 
 /* Returns what a ticket tells of sealings. */
 static uint64_t seals_told(struct cluster *cluster, uint64_t namespace)
 {
 	Afar__Connect connect = AFAR__CONNECT__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *frame;
 	uint64_t seals;
 
@@ -101,9 +96,8 @@ static uint64_t seals_told(struct cluster *cluster, uint64_t namespace)
 	connect.session = cluster->session;
 	connect.namespace_ = namespace;
 	connect.rights = RIGHT_ALL;
-	request.call_case = AFAR__REQUEST__CALL_CONNECT;
-	request.connect = &connect;
-	assert_int_equal(control_call(cluster->control, &request, &frame), 0);
+	assert_int_equal(
+		control_call(cluster->control, RPC_REQUEST(CONNECT, connect, &connect), &frame), 0);
 	seals = frame->reply->ticket->changes;
 	afar__frame__free_unpacked(frame, NULL);
 	return seals;

@@ -301,7 +301,6 @@ static void test_freed_bytes_are_zeros(void **state)
 static void send_trim(struct fake_manager *manager, struct fake_call *call, uint64_t extent)
 {
 	Afar__ExtentsTrim trim = AFAR__EXTENTS_TRIM__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__TrimRange range = AFAR__TRIM_RANGE__INIT;
 	Afar__TrimRange *ranges = &range;
 
@@ -311,9 +310,7 @@ static void send_trim(struct fake_manager *manager, struct fake_call *call, uint
 	trim.namespace_ = NAMESPACE;
 	trim.n_ranges = 1;
 	trim.ranges = &ranges;
-	request.call_case = AFAR__REQUEST__CALL_EXTENTS_TRIM;
-	request.extents_trim = &trim;
-	fake_manager_send(manager, &request, call);
+	fake_manager_send(manager, RPC_REQUEST(EXTENTS_TRIM, extents_trim, &trim), call);
 }
 
 /* The manager goes while something is held, and listens again. Its server is connected, and has had
@@ -370,7 +367,6 @@ static void make_device(const struct bed *bed, char path[80])
 static void test_late_trims_are_dropped(void **state)
 {
 	Afar__StoreOpen open = AFAR__STORE_OPEN__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	struct fake_manager *manager;
 	struct fake_call opening, trim;
 	struct fake_extent extent;
@@ -386,10 +382,8 @@ static void test_late_trims_are_dropped(void **state)
 	nr_joins = manager->nr_joins;
 	make_device(&bed, path);
 	open.path = path;
-	request.call_case = AFAR__REQUEST__CALL_STORE_OPEN;
-	request.store_open = &open;
 	flash_gate_hold(FLASH_IO_WRITE);
-	fake_manager_send(manager, &request, &opening);
+	fake_manager_send(manager, RPC_REQUEST(STORE_OPEN, store_open, &open), &opening);
 	flash_gate_await(FLASH_IO_WRITE, 1);
 	send_trim(manager, &trim, extent.extent);
 	fake_manager_ping(manager, 1);
@@ -447,12 +441,9 @@ static void push_to_device(struct data_client *client, enum flash_io_opcode opco
 static void send_session_end(struct fake_manager *manager, struct fake_call *call, uint64_t session)
 {
 	Afar__SessionEnd end = AFAR__SESSION_END__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	end.session = session;
-	request.call_case = AFAR__REQUEST__CALL_SESSION_END;
-	request.session_end = &end;
-	fake_manager_send(manager, &request, call);
+	fake_manager_send(manager, RPC_REQUEST(SESSION_END, session_end, &end), call);
 }
 
 /* Trap 4. The buffer of a read whose client has gone is nobody else's before the device is done. */
@@ -559,7 +550,6 @@ static void *stop_server_of(void *argument)
 static void test_stop_in_a_grant(void **state)
 {
 	Afar__Grant grant = AFAR__GRANT__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	struct rpc_capability capability;
 	struct fake_extent extent;
 	struct fake_call call = {0};
@@ -581,10 +571,9 @@ static void test_stop_in_a_grant(void **state)
 	grant.capability.data = (uint8_t *)&capability;
 	grant.capability.len = sizeof(capability);
 	grant.store = bed.cluster.manager.store.number;
-	request.call_case = AFAR__REQUEST__CALL_GRANT;
-	request.grant = &grant;
 	flash_gate_hold(FLASH_IO_WRITE);
-	assert_int_equal(fake_call_send(bed.cluster.control, &request, &call), 0);
+	assert_int_equal(
+		fake_call_send(bed.cluster.control, RPC_REQUEST(GRANT, grant, &grant), &call), 0);
 	flash_gate_await(FLASH_IO_WRITE, 1);
 	assert_int_equal(pthread_create(&thread, NULL, stop_server_of, &bed.cluster), 0);
 	assert_int_not_equal(fake_call_await(&call), 0);

@@ -87,7 +87,6 @@ static void send_trim(struct bed *bed, struct fake_call *call, uint64_t namespac
 	Afar__TrimRange *asked = calloc(nr_ranges + 1, sizeof(*asked));
 	Afar__TrimRange **pointers = calloc(nr_ranges + 1, sizeof(Afar__TrimRange *));
 	Afar__ExtentsTrim trim = AFAR__EXTENTS_TRIM__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	assert_true(asked && pointers);
 	for (size_t i = 0; i < nr_ranges; i++) {
@@ -100,9 +99,8 @@ static void send_trim(struct bed *bed, struct fake_call *call, uint64_t namespac
 	trim.namespace_ = namespace;
 	trim.n_ranges = nr_ranges;
 	trim.ranges = pointers;
-	request.call_case = AFAR__REQUEST__CALL_EXTENTS_TRIM;
-	request.extents_trim = &trim;
-	fake_manager_send(&bed->cluster.manager, &request, call);
+	fake_manager_send(&bed->cluster.manager, RPC_REQUEST(EXTENTS_TRIM, extents_trim, &trim),
+			  call);
 	free(pointers);
 	free(asked);
 }
@@ -175,16 +173,16 @@ static void expect_refused(struct bed *bed, uint64_t namespace, struct extent_ra
 static uint64_t reserve_for(struct bed *bed, uint64_t namespace, uint32_t class)
 {
 	Afar__ExtentsReserve reserve = AFAR__EXTENTS_RESERVE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	Afar__Frame *frame;
 	uint64_t extent;
 
 	reserve.namespace_ = namespace;
 	reserve.bytes = 2 * MIB;
 	reserve.class_ = class;
-	request.call_case = AFAR__REQUEST__CALL_EXTENTS_RESERVE;
-	request.extents_reserve = &reserve;
-	assert_int_equal(fake_manager_call(&bed->cluster.manager, &request, &frame), 0);
+	assert_int_equal(fake_manager_call(&bed->cluster.manager,
+					   RPC_REQUEST(EXTENTS_RESERVE, extents_reserve, &reserve),
+					   &frame),
+			 0);
 	assert_int_equal(frame->reply->extents->n_extents, 1);
 	extent = frame->reply->extents->extents[0]->extent;
 	afar__frame__free_unpacked(frame, NULL);
@@ -314,13 +312,11 @@ static bool is_third_answer(void)
 static void send_reserve(struct bed *bed, struct fake_call *call)
 {
 	Afar__ExtentsReserve reserve = AFAR__EXTENTS_RESERVE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	reserve.namespace_ = NAMESPACE;
 	reserve.bytes = 2 * MIB;
-	request.call_case = AFAR__REQUEST__CALL_EXTENTS_RESERVE;
-	request.extents_reserve = &reserve;
-	fake_manager_send(&bed->cluster.manager, &request, call);
+	fake_manager_send(&bed->cluster.manager,
+			  RPC_REQUEST(EXTENTS_RESERVE, extents_reserve, &reserve), call);
 }
 
 /* Others need not wait until a long trim is done, except for later trims. */
@@ -358,13 +354,11 @@ static void test_others_have_turns(void **state)
 static void send_release(struct bed *bed, struct fake_call *call, uint64_t extent)
 {
 	Afar__ExtentsRelease release = AFAR__EXTENTS_RELEASE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	release.n_extents = 1;
 	release.extents = &extent;
-	request.call_case = AFAR__REQUEST__CALL_EXTENTS_RELEASE;
-	request.extents_release = &release;
-	fake_manager_send(&bed->cluster.manager, &request, call);
+	fake_manager_send(&bed->cluster.manager,
+			  RPC_REQUEST(EXTENTS_RELEASE, extents_release, &release), call);
 }
 
 /* An extent that is released between two steps is left alone from then on. */

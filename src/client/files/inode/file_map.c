@@ -13,7 +13,7 @@
 void file_map_free(struct file_map *map)
 {
 	free(map->runs);
-	*map = (struct file_map){0};
+	*map = (struct file_map){.nr_changes = map->nr_changes + 1};
 }
 
 /* ---- Finding */
@@ -101,6 +101,7 @@ static void replace(struct file_map *map, size_t at, size_t old, const struct fi
 	if (nr != 0)
 		memcpy(&map->runs[at], runs, nr * sizeof(*runs));
 	map->nr = map->nr - old + nr;
+	map->nr_changes++;
 }
 
 int file_map_cut(struct file_map *map, uint64_t from, uint64_t to)

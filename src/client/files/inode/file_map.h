@@ -26,6 +26,7 @@ struct file_run {
 struct file_map {
 	struct file_run *runs; /* ascending; two that touch on both sides are one */
 	size_t nr, max;
+	uint64_t nr_changes; /* of the runs */
 };
 
 /* A part of a range of the file, in bytes. */

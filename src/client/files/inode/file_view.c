@@ -7,12 +7,6 @@
 
 #include "base/epoch.h"
 
-static bool is_like(const struct file_view *view, const struct file_map *map)
-{
-	return view && view->nr == map->nr &&
-	       memcmp(view->runs, map->runs, map->nr * sizeof(*map->runs)) == 0;
-}
-
 static struct file_view *view_new(const struct file_map *map)
 {
 	struct file_view *view = malloc(sizeof(*view) + map->nr * sizeof(*map->runs));
@@ -20,6 +14,7 @@ static struct file_view *view_new(const struct file_map *map)
 	if (!view)
 		return NULL;
 	view->nr = map->nr;
+	view->nr_changes = map->nr_changes;
 	atomic_init(&view->last, 0);
 	memcpy(view->runs, map->runs, map->nr * sizeof(*map->runs));
 	return view;
@@ -32,7 +27,7 @@ void view_refresh(struct file_view *_Atomic *place, pthread_mutex_t *lock,
 
 	pthread_mutex_lock(lock);
 	view = *place;
-	if (map->nr != 0 && !is_like(view, map)) {
+	if (map->nr != 0 && !(view && view->nr_changes == map->nr_changes)) {
 		struct file_view *newer = view_new(map);
 
 		if (newer) {

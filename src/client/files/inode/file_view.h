@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Views: what an inode's map had at some moment, for operations on queues. Threads look at a view within an epoch section, so
- * finding the bytes takes no lock. The runs of a view never change, and it is replaced as a whole. Runs
- * only come as long as somebody is inside the inode's gate, so an old view is right: it only has less. A thread that
- * is to have runs taken away closes the view, and waits for epoch sections.
+ * Views: what an inode's map had at some moment, for operations on queues, and for threads that copy near bytes (same_host.h).
+ * They look at a view within an epoch section, so finding the bytes takes no lock. The runs of a view never change, and it is
+ * replaced as a whole. Runs only come as long as somebody is inside the inode's gate, so an old view is right: it only
+ * has less. A thread that is to have runs taken away closes the view, and waits for epoch sections.
  */
 #ifndef CLIENT_FILE_VIEW_H
 #define CLIENT_FILE_VIEW_H
@@ -18,6 +18,7 @@ struct file_view {
 	_Atomic size_t
 		last; /* the index of the run that was found last: the next one is often there, too */
 	size_t nr;    /* not 0 */
+	uint64_t nr_changes; /* of the map, when this was made */
 	struct file_run runs[];
 };
 

@@ -8,7 +8,7 @@
 #include "client/files/file.h"
 #include "client/files/inode/fs_call.h"
 
-#define GLANCE_AFTER 4 /* reads and writes that went the long way */
+#define NEAR_AFTER 4 /* reads and writes that went the long way */
 
 /* ---- The table */
 
@@ -55,7 +55,6 @@ static struct file_inode *inode_new(struct afar_fs *fs, uint64_t ino)
 
 static void inode_free(struct file_inode *inode)
 {
-	glance_close(&inode->glance);
 	view_close(&inode->view);
 	file_map_free(&inode->map);
 	file_ahead_end(&inode->ahead);
@@ -246,7 +245,6 @@ int inode_shut(struct file_inode *inode, uint64_t deadline)
 		inode_reopen(inode);
 		return ret;
 	}
-	glance_close(&inode->glance);
 	view_close(&inode->view);
 	return 0;
 }
@@ -264,27 +262,24 @@ void inode_reopen(struct file_inode *inode)
 
 /* ---- What is forgotten and remembered */
 
-void inode_set_glance(struct file_inode *inode, uint64_t offset)
+static void show(struct file_inode *inode)
 {
-	const struct file_run *run = file_map_find(&inode->map, offset / FILE_UNIT);
-	uint64_t begin, end;
+	view_refresh(&inode->view, &inode->lock, &inode->map, &inode->size);
+}
 
+void inode_show_near(struct file_inode *inode)
+{
 	/* An inode that is used a few times and closed would wait for epoch sections, for nothing. */
-	if (!run || !atomic_load_explicit(&fs_pool(inode->fs)->same_host, memory_order_relaxed) ||
-	    inode->nr_long_ways++ < GLANCE_AFTER)
-		return;
-	begin = run->unit * FILE_UNIT;
-	end = begin + run->nr * FILE_UNIT;
-	end = end < inode->size ? end : inode->size;
-	if (begin <= offset && offset < end)
-		glance_set(&inode->glance, begin, end, run->pool_unit * FILE_UNIT);
+	if (atomic_load_explicit(&fs_pool(inode->fs)->same_host, memory_order_relaxed) &&
+	    atomic_fetch_add_explicit(&inode->nr_long_ways, 1, memory_order_relaxed) >= NEAR_AFTER)
+		show(inode);
 }
 
 void inode_show(struct file_inode *inode)
 {
 	if (!inode_try_enter(inode))
 		return;
-	view_refresh(&inode->view, &inode->lock, &inode->map, &inode->size);
+	show(inode);
 	inode_leave(inode);
 }
 

@@ -287,12 +287,8 @@ static inline bool take_first_run(struct operation *operation)
 static bool is_plain_write(const struct operation *operation)
 {
 	const struct afar_file *file = file_of(operation->target);
-	const struct file_inode *inode = file->inode;
 
-	return !(file->flags & O_APPEND) &&
-	       atomic_load_explicit(&inode->is_unsynced, memory_order_relaxed) &&
-	       !(operation->offset < FILE_UNIT &&
-		 atomic_load_explicit(&inode->is_prepared, memory_order_relaxed));
+	return !(file->flags & O_APPEND) && inode_has_noted_write(file->inode, operation->offset);
 }
 
 static void note_start(struct operation *operation)

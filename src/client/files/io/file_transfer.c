@@ -147,26 +147,33 @@ struct same_host_range {
 	bool is_write;
 };
 
-/* Within an epoch section: the file stays as long as its handle is open, and the glance as it is. */
+/* Within an epoch section: the file stays as long as its handle is open, and so does the view. */
 static bool find_same_host(const void *argument, uint64_t *pool_offset)
 {
 	const struct same_host_range *range = argument;
 	const struct afar_file *file = range->file;
+	struct file_inode *inode = file->inode;
+	struct file_view *view;
 
-	if (handle_is_shut(&file->handle) ||
-	    !glance_find(&file->inode->glance, range->offset, range->length, pool_offset))
+	if (handle_is_shut(&file->handle))
+		return false;
+	view = atomic_load_explicit(&inode->view, memory_order_acquire);
+	if (!view ||
+	    !range_is_inside(range->offset, range->length,
+			     atomic_load_explicit(&view->size, memory_order_relaxed)) ||
+	    view_find(view, range->offset, range->length, pool_offset) != range->length)
 		return false;
 	if (!range->is_write)
 		return true;
 	/* The first write since a sync notes more, and one to what others keep notes that it has arrived. */
-	if (!atomic_load_explicit(&file->inode->is_unsynced, memory_order_relaxed) ||
-	    atomic_load_explicit(&file->inode->kept, memory_order_relaxed) != INODE_NOT_KEPT)
+	if (!inode_has_noted_write(inode, range->offset) ||
+	    atomic_load_explicit(&inode->kept, memory_order_relaxed) != INODE_NOT_KEPT)
 		return false;
-	inode_touch(file->inode);
+	inode_touch(inode);
 	return true;
 }
 
-/* Moves bytes that are on this host, in the run that was used last. False: it has to go the long way. */
+/* Moves bytes that are on this host, in one run. False: it has to go the long way. */
 static bool move_same_host(struct afar_file *file, void *data, size_t length, uint64_t offset,
 			   bool is_write)
 {
@@ -250,9 +257,9 @@ static ssize_t plan_known(struct plan *plan, struct file_inode *inode,
 		pthread_mutex_lock(&inode->lock);
 	}
 	ret = plan_read(plan, inode, vectors, nr);
-	if (nr == 1 && ret > 0)
-		inode_set_glance(inode, vectors[0].offset);
 	pthread_mutex_unlock(&inode->lock);
+	if (nr == 1 && ret > 0)
+		inode_show_near(inode);
 	return ret;
 }
 
@@ -360,8 +367,6 @@ static int plan_write(struct writing *writing)
 		ret = -EAGAIN;
 	for (unsigned i = 0; i < writing->nr && ret == 0; i++)
 		ret = plan_add(&writing->plan, &inode->map, &writing->vectors[i]);
-	if (ret == 0 && writing->nr == 1)
-		inode_set_glance(inode, writing->vectors[0].offset);
 	writing->layout = inode->layout;
 	writing->has_grown = writing->end > inode->size;
 	for (unsigned i = 0; i < writing->nr && ret == 0; i++)
@@ -370,6 +375,8 @@ static int plan_write(struct writing *writing)
 	if (ret == 0 && uses_first_unit(writing))
 		atomic_store(&inode->is_prepared, false);
 	pthread_mutex_unlock(&inode->lock);
+	if (ret == 0 && writing->nr == 1)
+		inode_show_near(inode);
 	return ret;
 }
 

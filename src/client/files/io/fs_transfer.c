@@ -2,55 +2,23 @@
 /* The work of files on their pool: moving bytes, zeroing, syncing. They do it again and again while
  * servers cannot be reached, if the file system waits for them. */
 #include <errno.h>
-#include <time.h>
 
 #include "base/error.h"
 #include "client/files/fs.h"
+#include "client/session/retry.h"
 
-#define PAUSE_FIRST_NS ((uint64_t)10000000) /* between attempts; doubles up to: */
-#define PAUSE_MAX_NS   ((uint64_t)500000000)
-#define SYNCS_MAX      8 /* each store may say once that it had lost something */
+#define SYNCS_MAX 8 /* each store may say once that it had lost something */
 
 /* ---- Trying again */
 
-struct attempts {
-	uint64_t give_up; /* 0: the first has not failed yet */
-	uint64_t pause;
-};
-
-/* True: it may go well once servers, or the manager, can be reached. */
-static bool is_passing(const struct afar_fs *fs, int status)
-{
-	switch (status) {
-	case -AFAR_ESERVER:
-	case -AFAR_EMANAGER:
-	case -ETIMEDOUT:
-	case -ENOTCONN:
-	case -ECANCELED: /* another operation's time was up, on the same connection */
-		return true;
-	case -ESTALE: /* there is another binding, or another cluster */
-		return !session_is_stale(fs->ns->session);
-	default:
-		return false;
-	}
-}
-
 /* Returns whether to try again, after a pause. */
-static bool try_again(const struct afar_fs *fs, struct attempts *attempts, int status)
+static bool try_again(const struct afar_fs *fs, struct retry *retry, int status)
 {
-	uint64_t now = clock_ns();
-	struct timespec span;
-
-	if (!is_passing(fs, status) || fs->retry_ns == 0)
+	if (fs->retry_ns == 0 || !retry_may_help(fs->ns->session, status))
 		return false;
-	if (attempts->give_up == 0)
-		*attempts = (struct attempts){now + fs->retry_ns, PAUSE_FIRST_NS};
-	if (now + attempts->pause >= attempts->give_up)
-		return false;
-	span = (struct timespec){.tv_nsec = (long)attempts->pause};
-	nanosleep(&span, NULL);
-	attempts->pause = 2 * attempts->pause < PAUSE_MAX_NS ? 2 * attempts->pause : PAUSE_MAX_NS;
-	return true;
+	if (retry->give_up == 0)
+		*retry = RETRY_UNTIL(clock_ns() + fs->retry_ns);
+	return retry_pause(retry);
 }
 
 /* ---- Operations */
@@ -58,24 +26,24 @@ static bool try_again(const struct afar_fs *fs, struct attempts *attempts, int s
 int fs_transfer(struct afar_fs *fs, uint16_t opcode, uint32_t flags, struct target_piece *pieces,
 		unsigned nr)
 {
-	struct attempts attempts = {0};
+	struct retry retry = {0};
 	int ret;
 
 	do
 		ret = target_transfer_pieces(fs_pool(fs), opcode, flags, pieces, nr);
-	while (ret && try_again(fs, &attempts, ret));
+	while (ret && try_again(fs, &retry, ret));
 	return ret;
 }
 
 int fs_zero(struct afar_fs *fs, uint64_t pool_offset, uint64_t length)
 {
 	uint32_t flags = fs_pool(fs)->is_flash ? AFAR_OP_DURABLE : 0;
-	struct attempts attempts = {0};
+	struct retry retry = {0};
 	int ret;
 
 	do
 		ret = target_zero(fs_pool(fs), AFAR_OP_ZERO, flags, pool_offset, length);
-	while (ret && try_again(fs, &attempts, ret));
+	while (ret && try_again(fs, &retry, ret));
 	return ret;
 }
 
@@ -91,15 +59,14 @@ static bool is_loss(int status)
 /* Syncs until no store has anything lost to tell. Counts the losses. */
 static int sync_once(struct afar_fs *fs, uint64_t *nr_losses)
 {
-	struct attempts attempts = {0};
+	struct retry retry = {0};
 	int ret;
 
 	do {
 		ret = target_sync(fs_pool(fs));
 		if (is_loss(ret))
 			++*nr_losses;
-	} while ((is_loss(ret) && *nr_losses < SYNCS_MAX) ||
-		 (ret && try_again(fs, &attempts, ret)));
+	} while ((is_loss(ret) && *nr_losses < SYNCS_MAX) || (ret && try_again(fs, &retry, ret)));
 	return ret == -AFAR_EUNSYNCED ? 0 : ret;
 }
 
