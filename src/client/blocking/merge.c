@@ -29,6 +29,48 @@ static int compare_places(const void *left, const void *right)
 	return a->index < b->index ? -1 : 1;
 }
 
+#define DIGIT_BITS   11U
+#define NR_DIGITS    (1U << DIGIT_BITS)
+#define SORT_BIG_MIN 256U /* fewer are compared */
+
+/* Sorts by a digit, into the spare order, which then takes the other's place. */
+static void sort_by_digit(struct merge *merge, uint64_t base, unsigned shift)
+{
+	struct merge_place *from = merge->order, *to = merge->spare;
+	unsigned begins[NR_DIGITS] = {0}, sum = 0;
+
+	for (unsigned i = 0; i < merge->nr; i++)
+		begins[(from[i].offset - base) >> shift & (NR_DIGITS - 1)]++;
+	for (unsigned i = 0; i < NR_DIGITS; i++) {
+		unsigned nr = begins[i];
+
+		begins[i] = sum;
+		sum += nr;
+	}
+	for (unsigned i = 0; i < merge->nr; i++)
+		to[begins[(from[i].offset - base) >> shift & (NR_DIGITS - 1)]++] = from[i];
+	merge->order = to;
+	merge->spare = from;
+}
+
+static void sort(struct merge *merge)
+{
+	uint64_t first = UINT64_MAX, last = 0;
+
+	if (merge->nr >= SORT_BIG_MIN)
+		merge->spare = malloc(merge->nr * sizeof(*merge->spare));
+	if (!merge->spare) {
+		qsort(merge->order, merge->nr, sizeof(*merge->order), compare_places);
+		return;
+	}
+	for (unsigned i = 0; i < merge->nr; i++) {
+		first = merge->order[i].offset < first ? merge->order[i].offset : first;
+		last = merge->order[i].offset > last ? merge->order[i].offset : last;
+	}
+	for (unsigned shift = 0; shift < 64 && (last - first) >> shift != 0; shift += DIGIT_BITS)
+		sort_by_digit(merge, first, shift);
+}
+
 /* Fills the order. */
 static void sort_left(struct merge *merge, unsigned nr)
 {
@@ -43,7 +85,7 @@ static void sort_left(struct merge *merge, unsigned nr)
 		merge->order[merge->nr++] = (struct merge_place){merge->list[i].offset, i};
 	}
 	if (!is_sorted)
-		qsort(merge->order, merge->nr, sizeof(*merge->order), compare_places);
+		sort(merge);
 }
 
 /* Returns whether there is something to merge, and it has the same outcome then. */
@@ -86,6 +128,7 @@ bool merge_begin(struct merge *merge, struct target_piece *list, unsigned nr, bo
 void merge_end(struct merge *merge)
 {
 	free(merge->order);
+	free(merge->spare);
 	free(merge->merged);
 	free(merge->nr_members);
 	free(merge->buffer);

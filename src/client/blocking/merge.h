@@ -23,6 +23,7 @@ struct merge_place {
 struct merge {
 	struct target_piece *list;
 	struct merge_place *order; /* what is left of the list, by offset */
+	struct merge_place *spare; /* for sorting; or NULL */
 	unsigned nr, next;
 	bool is_write;
 	/* The round. Merged piece i stands for nr_members[i] of the order, from `begin` on one behind the other. */
