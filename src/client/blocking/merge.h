@@ -40,7 +40,7 @@ bool merge_begin(struct merge *merge, struct target_piece *list, unsigned nr, bo
 /* Makes the next round: `merged` and `nr_merged`. No merged piece has bytes of two pieces of the layout. False: there are no more. */
 bool merge_next(struct merge *merge, const struct layout *layout);
 /* Gives the pieces of the list the statuses of the round's, and the bytes that were read. Returns whether some are left, to
- * be done one by one: bytes of a merged piece are damaged or lost, and not all of its pieces need have them. */
+ * be done one by one. These were merged, and some of their bytes are damaged or lost. */
 bool merge_take(struct merge *merge);
 void merge_end(struct merge *merge);
 

@@ -166,7 +166,7 @@ static void test_rounds(void **state)
 	expect_moved(nr);
 }
 
-/* What is done already stays out of it, and what is in two units of the layout is alone. */
+/* Pieces that are done already stay out of it. One that is in two units of the layout is alone. */
 static void test_parts(void **state)
 {
 	(void)state;

@@ -16,7 +16,7 @@ struct plan {
 
 void plan_init(struct plan *plan);
 void plan_free(struct plan *plan);
-/* Adds a range that a map has, holes included. What touches the last piece, in the pool and in memory, makes it longer.
+/* Adds a range that a map has, holes included. If it touches the last piece, in the pool and in memory, that becomes longer.
  * -ENOMEM, -EFBIG (pieces). */
 int plan_add(struct plan *plan, const struct file_map *map, const struct afar_file_vector *range);
 /* Fills the memory of holes with zeros, and drops them from the plan, from the piece `from` on. */
