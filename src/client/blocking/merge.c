@@ -159,10 +159,11 @@ static unsigned count_adjoining(const struct merge *merge, unsigned begin, uint6
 	unsigned end = begin + 1;
 
 	for (; end < merge->nr && does_follow(merge, end, limit); end++) {
-		const struct target_piece *before = piece_at(merge, end - 1);
+		const struct afar_iov *before = &piece_at(merge, end - 1)->memory;
+		const struct afar_iov *memory = &piece_at(merge, end)->memory;
 
-		if ((char *)before->memory.addr + before->memory.length !=
-		    (char *)piece_at(merge, end)->memory.addr)
+		if (before->buffer != memory->buffer ||
+		    (char *)before->addr + before->length != (char *)memory->addr)
 			break;
 	}
 	return end - begin;

@@ -61,13 +61,14 @@ static unsigned start_pieces(struct afar_queue *queue, const struct batch *batch
 	return next;
 }
 
-/* A piece has ended well, so the time of all that is under way begins anew, unless it was up for one before. */
+/* A piece has ended well, so the time of all that is under way begins anew. It does not if it was up for one before, or if
+ * a home is away: then the call fails, and should not wait for that home again and again because others are there. */
 static void move_deadline(struct afar_queue *queue, struct batch *batch)
 {
 	uint64_t deadline = session_deadline(queue->session);
 	struct operation *operation;
 
-	if (deadline == batch->deadline || batch->status == -ETIMEDOUT ||
+	if (deadline == batch->deadline || batch->connected || batch->status == -ETIMEDOUT ||
 	    batch->status == -ECANCELED)
 		return;
 	batch->deadline = deadline;
@@ -172,6 +173,14 @@ static void mark_left(struct batch *batch, int status)
 	for (unsigned i = 0; i < batch->nr; i++)
 		if (batch->pieces[i].status == PIECE_LEFT)
 			batch->pieces[i].status = status;
+}
+
+/* A part of a batch has been carried out. */
+static void take_progress(struct batch *batch, const struct batch *part)
+{
+	batch->deadline = part->deadline;
+	batch->connected = part->connected;
+	memcpy(batch->why, part->why, sizeof(batch->why));
 }
 
 /* The call's time is up. Says what has failed, and how far it came. */
@@ -292,7 +301,7 @@ static int transfer_packed(struct afar_queue *queue, struct batch *batch)
 		part.nr = pack.nr;
 		ret = transfer_pieces(queue, &part);
 		unpack_pieces(&pack, batch);
-		batch->deadline = part.deadline;
+		take_progress(batch, &part);
 		if (ret && goes_on(batch, ret)) {
 			first = first ? first : ret;
 			ret = 0;
@@ -357,7 +366,7 @@ static int transfer_round(struct afar_queue *queue, struct batch *batch, struct 
 	round.nr = merge->nr_merged;
 	round.is_round = true;
 	ret = transfer_batch(queue, &round);
-	batch->deadline = round.deadline;
+	take_progress(batch, &round);
 	if (!merge_take(merge))
 		return ret;
 	*are_left = true;
