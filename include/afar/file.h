@@ -108,7 +108,8 @@ struct afar_file_vector {
 };
 
 /* List I/O: carries out all of the transfers together, in no order, with as many of them in flight as the
- * transport takes. Return the sum of the bytes: for reading, less than was asked if some lie behind
+ * transport takes. Short ones that touch in the file are one transfer. The session's timeout begins anew when one of them
+ * has completed. Return the sum of the bytes: for reading, less than was asked if some lie behind
  * the end; memory for these is not written. Errors as above; some may have been done then. */
 ssize_t afar_file_readx(struct afar_file *file, const struct afar_file_vector *vectors,
 			unsigned nr);

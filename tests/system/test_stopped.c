@@ -9,16 +9,19 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include <afar/file.h>
 #include <cmocka.h>
 
 #include "lib/api/api.h"
+#include "lib/base/effort.h"
 #include "lib/base/transport.h"
 
 #define STRIPE	   (64 * KIB)
@@ -214,6 +217,128 @@ static void test_list_of_ranges(void **state)
 
 static ssize_t written;
 
+#define NR_LONG	  60000U
+#define LONG_SPAN ((uint64_t)96) /* of which a range has so many bytes: */
+#define LONG_PART 64
+#define NR_PAUSES 4U /* which are longer than the time-out together */
+
+struct long_list {
+	struct afar_file *file;
+	struct afar_file_vector *ranges;
+	atomic_bool is_done;
+	char line[1024]; /* if it failed */
+};
+
+static void *write_list(void *argument)
+{
+	struct long_list *list = argument;
+
+	written = afar_file_writex(list->file, list->ranges, NR_LONG);
+	snprintf(list->line, sizeof(list->line), "%s", afar_last_error());
+	list->is_done = true;
+	return NULL;
+}
+
+/* Waits until a list has come to a range, or has ended. */
+static void await_range(const struct long_list *list, struct afar_file *reader, unsigned range)
+{
+	uint8_t byte = 0;
+
+	while (byte == 0 && !list->is_done) {
+		assert_int_equal(afar_file_pread(reader, &byte, 1, range * LONG_SPAN), 1);
+		test_pause();
+	}
+}
+
+/* A server stands still again and again while it carries out a list, each time for less than the time-out. The list takes
+ * longer, and goes well, for it makes progress. */
+static void write_slowly(struct afar_fs *fs, struct afar_fs *other_fs, uint64_t root)
+{
+	const struct timespec pause = {0, TIMEOUT_MS * 300000L};
+	struct long_list list = {0};
+	struct afar_file *reader;
+	pthread_t writer;
+
+	list.ranges = calloc(NR_LONG, sizeof(*list.ranges));
+	assert_non_null(list.ranges);
+	assert_int_equal(afar_file_create(fs, NULL, root, "f", 0600, O_RDWR, &list.file, NULL), 0);
+	assert_int_equal(afar_file_truncate(list.file, NR_LONG * LONG_SPAN), 0);
+	assert_int_equal(afar_file_allocate(list.file, 0, 0, NR_LONG * LONG_SPAN), 0);
+	assert_int_equal(
+		afar_file_open(other_fs, NULL, afar_file_ino(list.file), O_RDONLY, &reader), 0);
+	memset(bytes, 1, STRIPE);
+	for (unsigned i = 0; i < NR_LONG; i++)
+		list.ranges[i] = (struct afar_file_vector){i * LONG_SPAN, bytes, LONG_PART};
+	assert_int_equal(pthread_create(&writer, NULL, write_list, &list), 0);
+	for (unsigned i = 1; i <= NR_PAUSES; i++) {
+		await_range(&list, reader, i * (NR_LONG / 8));
+		stop_server();
+		for (unsigned k = 0; k < test_slowness(); k++)
+			nanosleep(&pause, NULL);
+		assert_int_equal(let_go_on(NULL), 0);
+	}
+	assert_int_equal(pthread_join(writer, NULL), 0);
+	if (written != NR_LONG * LONG_PART)
+		fail_msg("%s", list.line);
+	assert_int_equal(afar_file_close(reader), 0);
+	assert_int_equal(afar_file_close(list.file), 0);
+	free(list.ranges);
+}
+
+static void test_long_list(void **state)
+{
+	const struct afar_fs_policy policy = {
+		.size = sizeof(policy),
+		.pool = &(struct afar_policy){.size = sizeof(struct afar_policy),
+					      .max_bytes = 16 * MIB,
+					      .stripe_bytes = STRIPE}};
+	struct afar_fs_stat stat = {.size = sizeof(stat)};
+	struct afar_fs *fs, *other_fs;
+
+	(void)state;
+	assert_int_equal(afar_fs_create(hasty, "files", &policy, NULL), 0);
+	assert_int_equal(afar_fs_open(hasty, "files", NULL, &fs), 0);
+	assert_int_equal(afar_fs_open(session, "files", NULL, &other_fs), 0);
+	assert_int_equal(afar_fs_stat(fs, &stat), 0);
+	write_slowly(fs, other_fs, stat.root);
+	assert_int_equal(afar_fs_close(other_fs), 0);
+	assert_int_equal(afar_fs_close(fs), 0);
+	assert_int_equal(afar_fs_delete(hasty, "files"), 0);
+}
+
+/* Ranges that touch are written together. The line counts ranges of the list. */
+static void test_list_that_touches(void **state)
+{
+	const struct afar_fs_policy policy = {
+		.size = sizeof(policy),
+		.pool = &(struct afar_policy){.size = sizeof(struct afar_policy),
+					      .max_bytes = 16 * MIB,
+					      .stripe_bytes = STRIPE}};
+	static struct afar_file_vector ranges[NR_LONG];
+	struct afar_fs_stat stat = {.size = sizeof(stat)};
+	struct afar_file *file;
+	struct afar_fs *fs;
+
+	(void)state;
+	assert_int_equal(afar_fs_create(hasty, "files", &policy, NULL), 0);
+	assert_int_equal(afar_fs_open(hasty, "files", NULL, &fs), 0);
+	assert_int_equal(afar_fs_stat(fs, &stat), 0);
+	assert_int_equal(afar_file_create(fs, NULL, stat.root, "f", 0600, O_RDWR, &file, NULL), 0);
+	for (unsigned i = 0; i < NR_LONG; i++)
+		ranges[i] = (struct afar_file_vector){(uint64_t)i * 64, bytes, 64};
+	assert_int_equal(afar_file_writex(file, ranges, NR_LONG), NR_LONG * 64);
+	stop_server();
+	assert_int_equal(afar_file_writex(file, ranges, NR_LONG), -ETIMEDOUT);
+	expect_blame("did not answer in");
+	assert_non_null(strstr(afar_last_error(), " of 60000 parts are done"));
+	assert_null(strstr(afar_last_error(), ": 0 of"));
+	assert_int_equal(let_go_on(NULL), 0);
+	assert_int_equal(afar_file_writex(file, ranges, NR_LONG), NR_LONG * 64);
+	assert_int_equal(afar_file_close(file), 0);
+	assert_int_equal(afar_fs_close(fs), 0);
+	assert_int_equal(afar_fs_delete(hasty, "files"), 0);
+}
+
 static void *write_all(void *line)
 {
 	written = afar_region_pwrite(region, bytes, 2 * STRIPE, 0);
@@ -301,10 +426,9 @@ int main(void)
 {
 	/* Over `local` no server is needed to move bytes. */
 	const struct CMUnitTest moving[] = {
-		STOPPING(test_explains_what_failed),
-		STOPPING(test_blocking_calls),
-		STOPPING(test_list_of_ranges),
-		cmocka_unit_test(test_dead_under_a_write),
+		STOPPING(test_explains_what_failed), STOPPING(test_blocking_calls),
+		STOPPING(test_list_of_ranges),	     STOPPING(test_long_list),
+		STOPPING(test_list_that_touches),    cmocka_unit_test(test_dead_under_a_write),
 	};
 	const struct CMUnitTest tests[] = {
 		STOPPING(test_tickets),

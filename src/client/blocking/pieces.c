@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "client/blocking/blocking.h"
+#include "client/blocking/merge.h"
 #include "client/blocking/unregistered.h"
 #include "client/queue/failures.h"
 #include "client/queue/same_host_map.h"
@@ -21,7 +22,8 @@ struct batch {
 	uint32_t flags;
 	struct target_piece *pieces;
 	unsigned nr;
-	uint64_t deadline;
+	bool is_round;			/* of merged pieces, which stand for several */
+	uint64_t deadline;		/* moves on with each piece that ends well */
 	int status;			/* the first failure that trying again does not mend */
 	char failure[ERROR_LINE_BYTES]; /* the line of `status`, or of the last that is left */
 	int connected;			/* 0, or a failure to connect to a home that is needed */
@@ -59,6 +61,21 @@ static unsigned start_pieces(struct afar_queue *queue, const struct batch *batch
 	return next;
 }
 
+/* A piece has ended well, so the time of all that is under way begins anew. It does not if it was up for one before, or if
+ * a home is away: then the call fails, and should not wait for that home again and again because others are there. */
+static void move_deadline(struct afar_queue *queue, struct batch *batch)
+{
+	uint64_t deadline = session_deadline(queue->session);
+	struct operation *operation;
+
+	if (deadline == batch->deadline || batch->connected || batch->status == -ETIMEDOUT ||
+	    batch->status == -ECANCELED)
+		return;
+	batch->deadline = deadline;
+	cds_list_for_each_entry (operation, &queue->active, node)
+		operation->deadline = deadline;
+}
+
 static void end_piece(struct afar_queue *queue, struct batch *batch)
 {
 	const struct afar_completion completion =
@@ -66,6 +83,8 @@ static void end_piece(struct afar_queue *queue, struct batch *batch)
 	struct target_piece *piece = &batch->pieces[completion.user_data];
 
 	piece->status = completion.result < 0 ? (int)completion.result : 0;
+	if (piece->status == 0)
+		move_deadline(queue, batch);
 	/* One that took too long costs the others their connection: the line is about that one. */
 	if (piece->status == 0 || (piece->status == -ECANCELED && batch->status != 0))
 		return;
@@ -138,19 +157,40 @@ static void note_connected(struct batch *batch, int status)
 		snprintf(batch->why, sizeof(batch->why), "%s", error_last_line());
 }
 
+/* Says how far a call came that has failed with this line. */
+static int say_how_far(const struct batch *batch, int status, const char *line)
+{
+	unsigned nr_done = 0;
+
+	for (unsigned i = 0; i < batch->nr; i++)
+		nr_done += batch->pieces[i].status == 0;
+	return error_fail(status, "%s; %u of %u parts are done", line, nr_done, batch->nr);
+}
+
+/* Gives all that is left a status whose line was left. */
+static void mark_left(struct batch *batch, int status)
+{
+	for (unsigned i = 0; i < batch->nr; i++)
+		if (batch->pieces[i].status == PIECE_LEFT)
+			batch->pieces[i].status = status;
+}
+
+/* A part of a batch has been carried out. */
+static void take_progress(struct batch *batch, const struct batch *part)
+{
+	batch->deadline = part->deadline;
+	batch->connected = part->connected;
+	memcpy(batch->why, part->why, sizeof(batch->why));
+}
+
 /* The call's time is up. Says what has failed, and how far it came. */
 static int fail_late(struct batch *batch)
 {
 	const int status = batch->status ? batch->status : -AFAR_ESERVER;
-	unsigned nr_done = 0;
 
-	for (unsigned i = 0; i < batch->nr; i++) {
-		nr_done += batch->pieces[i].status == 0;
-		if (batch->pieces[i].status == PIECE_LEFT)
-			batch->pieces[i].status = status;
-	}
-	return error_fail(status, "%s; %u of %u parts are done", batch->failure, nr_done,
-			  batch->nr);
+	mark_left(batch, status);
+	return batch->is_round ? error_fail(status, "%s", batch->failure)
+			       : say_how_far(batch, status, batch->failure);
 }
 
 /* Connects to what is needed. A target whose homes are used apart goes on with those that are there. */
@@ -261,6 +301,7 @@ static int transfer_packed(struct afar_queue *queue, struct batch *batch)
 		part.nr = pack.nr;
 		ret = transfer_pieces(queue, &part);
 		unpack_pieces(&pack, batch);
+		take_progress(batch, &part);
 		if (ret && goes_on(batch, ret)) {
 			first = first ? first : ret;
 			ret = 0;
@@ -297,6 +338,8 @@ static int transfer_registered(struct afar_queue *queue, struct batch *batch)
 		if (batch->pieces[i].status != PIECE_LEFT)
 			continue;
 		status = batch->pieces[i].status = transfer_long(queue, batch, i);
+		if (status == 0)
+			batch->deadline = session_deadline(queue->session);
 		if (status != -AFAR_ELOST && (ret == 0 || !goes_on(batch, status)))
 			ret = status;
 	}
@@ -304,6 +347,66 @@ static int transfer_registered(struct afar_queue *queue, struct batch *batch)
 }
 
 /* ---- All pieces */
+
+static int transfer_batch(struct afar_queue *queue, struct batch *batch)
+{
+	return batch->target->session->fabrics.needs_registration
+		       ? transfer_registered(queue, batch)
+		       : transfer_pieces(queue, batch);
+}
+
+/* Carries out a round of merged pieces. Sets `are_left` if some are left, to be done one by one. */
+static int transfer_round(struct afar_queue *queue, struct batch *batch, struct merge *merge,
+			  bool *are_left)
+{
+	struct batch round = *batch;
+	int ret;
+
+	round.pieces = merge->merged;
+	round.nr = merge->nr_merged;
+	round.is_round = true;
+	ret = transfer_batch(queue, &round);
+	take_progress(batch, &round);
+	if (!merge_take(merge))
+		return ret;
+	*are_left = true;
+	return 0;
+}
+
+static int transfer_rounds(struct afar_queue *queue, struct batch *batch, struct merge *merge)
+{
+	struct binding *binding = target_binding(batch->target);
+	bool are_left = false;
+	int ret = 0, first = 0;
+
+	while (ret == 0 && merge_next(merge, binding->layout)) {
+		ret = transfer_round(queue, batch, merge, &are_left);
+		first = first ? first : ret;
+		if (ret != -ETIMEDOUT && goes_on(batch, ret))
+			ret = 0;
+	}
+	binding_unref(binding);
+	if (ret == 0 && are_left) {
+		ret = transfer_batch(queue, batch);
+		first = first ? first : ret;
+	}
+	if (first)
+		mark_left(batch, first);
+	return first == -ETIMEDOUT ? say_how_far(batch, first, error_last_line()) : first;
+}
+
+/* Carries out the pieces, and those that touch together. */
+static int transfer_merged(struct afar_queue *queue, struct batch *batch)
+{
+	struct merge merge;
+	int ret;
+
+	if (!merge_begin(&merge, batch->pieces, batch->nr, batch->opcode == AFAR_OP_WRITE))
+		return transfer_batch(queue, batch);
+	ret = transfer_rounds(queue, batch, &merge);
+	merge_end(&merge);
+	return ret;
+}
 
 /* Has all see what was written. */
 static int flush_pieces(struct afar_queue *queue, const struct batch *batch)
@@ -313,7 +416,7 @@ static int flush_pieces(struct afar_queue *queue, const struct batch *batch)
 	int ret;
 
 	queue->flushed = &need;
-	ret = blocking_transfer(queue, &flush, 0, &need, batch->deadline);
+	ret = blocking_transfer(queue, &flush, 0, &need, session_deadline(queue->session));
 	queue->flushed = NULL;
 	return ret;
 }
@@ -326,12 +429,13 @@ static int fail_unseen(struct batch *batch, int status)
 	return status;
 }
 
-/* Some pieces may be lost though all else has gone well. Their line was left. */
-static int find_lost(const struct batch *batch)
+/* Some pieces may be lost, or have failed before others were done again, though all else has gone well. Their line was
+ * left. */
+static int find_failed(const struct batch *batch)
 {
 	for (unsigned i = 0; i < batch->nr; i++)
-		if (batch->pieces[i].status == -AFAR_ELOST)
-			return -AFAR_ELOST;
+		if (batch->pieces[i].status != 0)
+			return batch->pieces[i].status;
 	return 0;
 }
 
@@ -351,15 +455,14 @@ static int transfer_left(struct batch *batch)
 		blocking_end(batch->target, queue);
 		return fail_unconnected(batch);
 	}
-	ret = batch->target->session->fabrics.needs_registration ? transfer_registered(queue, batch)
-								 : transfer_pieces(queue, batch);
+	ret = transfer_merged(queue, batch);
 	/* The queue has a scratch if a transport of it completes writes before all see them. */
 	if (ret == 0 && batch->opcode == AFAR_OP_WRITE && queue->scratch)
 		ret = fail_unseen(batch, flush_pieces(queue, batch));
 	if (ret == 0)
 		same_host_map(batch->target, queue);
 	blocking_end(batch->target, queue);
-	return ret ? ret : find_lost(batch);
+	return ret ? ret : find_failed(batch);
 }
 
 int target_transfer_pieces(struct afar_target *target, uint16_t opcode, uint32_t flags,

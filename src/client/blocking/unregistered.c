@@ -12,6 +12,9 @@
 #include "memory/registration_cache.h"
 
 #define PLAIN_BOUNCE_MIN ((uint64_t)4 << 10)
+/* Many pieces that are so short on average are copied anyway: they are few transfers then. */
+#define SHORT_PIECE_MAX 1024U
+#define GATHERED_MAX	((uint64_t)1 << 20)
 
 /* Returns whether memory could not be pinned: there is too little of it, or the process may pin no
  * more. */
@@ -147,6 +150,25 @@ static int register_pieces(struct unregistered *unregistered, struct afar_queue 
 	return ret;
 }
 
+/* Copies many short pieces of memory into one, if there is memory for it. */
+static void gather_short(struct unregistered *unregistered)
+{
+	const struct afar_op *op = unregistered->op;
+
+	if (op->nr_iov <= FABRIC_IOV_MAX || unregistered->length / op->nr_iov > SHORT_PIECE_MAX ||
+	    unregistered->length > GATHERED_MAX)
+		return;
+	unregistered->gathered = malloc(unregistered->length);
+	if (!unregistered->gathered)
+		return;
+	unregistered->bounced =
+		(struct afar_iov){.addr = unregistered->gathered, .length = unregistered->length};
+	unregistered->ready.iov = &unregistered->bounced;
+	unregistered->ready.nr_iov = 1;
+	if (op->opcode == AFAR_OP_WRITE)
+		copy_part(unregistered);
+}
+
 int unregistered_begin(struct unregistered *unregistered, struct afar_queue *queue,
 		       const struct afar_op *op, uint64_t length)
 {
@@ -159,8 +181,12 @@ int unregistered_begin(struct unregistered *unregistered, struct afar_queue *que
 					      .total = length,
 					      .remaining = length,
 					      .copied.piece = op->iov};
-	if (!is_wanted || !length || !op->nr_iov || op->iov[0].buffer)
+	if (!length || !op->nr_iov || op->iov[0].buffer)
 		return 0;
+	if (!is_wanted) {
+		gather_short(unregistered);
+		return 0;
+	}
 	if (length <= PLAIN_BOUNCE_MAX)
 		return bounce(unregistered, queue);
 	ret = register_pieces(unregistered, queue);
@@ -174,7 +200,7 @@ int unregistered_begin(struct unregistered *unregistered, struct afar_queue *que
 
 bool unregistered_go_on(struct unregistered *unregistered, int status)
 {
-	if (!unregistered->bounce || status)
+	if ((!unregistered->bounce && !unregistered->gathered) || status)
 		return false;
 	if (unregistered->op->opcode == AFAR_OP_READ)
 		copy_part(unregistered);
@@ -186,6 +212,7 @@ bool unregistered_go_on(struct unregistered *unregistered, int status)
 
 void unregistered_end(struct unregistered *unregistered)
 {
+	free(unregistered->gathered);
 	if (unregistered->iov)
 		unregister_pieces(unregistered);
 }

@@ -3,7 +3,7 @@
  * Unregistered memory in blocking calls, over a transport that wants local memory registered. Short
  * transfers go through a buffer of the queue; longer memory is registered for the transfer. If the
  * process may pin no more (RLIMIT_MEMLOCK) or the machine lacks memory, the transfer goes through
- * the buffer, too, part by part.
+ * the buffer, too, part by part. Many short pieces are copied into one over other transports, too.
  */
 #ifndef CLIENT_PLAIN_H
 #define CLIENT_PLAIN_H
@@ -19,9 +19,10 @@ struct unregistered {
 	uint64_t total;		    /* bytes of `op` */
 	uint64_t remaining;	    /* bytes of `op` from `ready` on */
 	struct afar_buffer *bounce; /* the queue's, if it is used */
-	struct afar_iov bounced;    /* the memory of `bounce` */
-	struct iov_walk copied;	    /* of `op`: how far its memory was copied */
-	struct afar_iov *iov;	    /* of registered pieces, or NULL */
+	void *gathered; /* instead, over a transport that wants nothing registered; or NULL */
+	struct afar_iov bounced; /* the memory of `bounce`, or the gathered */
+	struct iov_walk copied;	 /* of `op`: how far its memory was copied */
+	struct afar_iov *iov;	 /* of registered pieces, or NULL */
 	struct registration_cache *cache;
 	struct registration **kept; /* registered pieces that the session keeps, or NULL */
 };

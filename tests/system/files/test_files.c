@@ -172,6 +172,100 @@ static void test_lists(void **state)
 	close_file(file);
 }
 
+#define NR_TOUCHING 4096U
+
+/* Cuts bytes into ranges that touch in the file, `gap` apart in memory, and shuffles the list if told so. */
+static void cut(struct afar_file_vector *ranges, uint8_t *memory, uint64_t length, uint64_t gap,
+		bool is_shuffled)
+{
+	unsigned random = 1;
+
+	for (unsigned i = 0; i < NR_TOUCHING; i++)
+		ranges[i] = (struct afar_file_vector){1 + i * length, memory + i * (length + gap),
+						      length};
+	for (unsigned i = NR_TOUCHING - 1; i > 0 && is_shuffled; i--) {
+		struct afar_file_vector range = ranges[i];
+		unsigned other;
+
+		random = random * 1103515245 + 12345;
+		other = (random >> 8) % (i + 1);
+		ranges[i] = ranges[other];
+		ranges[other] = range;
+	}
+}
+
+/* Writes and reads short ranges that touch: the bytes beside them, in the file and in memory, stay as they are. */
+static void check_touching(uint64_t length, uint64_t gap, bool is_shuffled)
+{
+	const uint64_t sum = NR_TOUCHING * length, all = NR_TOUCHING * (length + gap);
+	struct afar_file_vector *ranges = calloc(NR_TOUCHING, sizeof(*ranges));
+	uint8_t *data = malloc(all), *got = malloc(all), *model = malloc(sum + 2);
+	struct afar_file *file = make_file("touching", O_RDWR);
+
+	assert_true(ranges && data && got && model);
+	fill(data, all, (unsigned)length);
+	memset(got, 0xee, all);
+	memset(model, 0xdd, sum + 2);
+	write_bytes(file, model, sum + 2, 0);
+	cut(ranges, data, length, gap, is_shuffled);
+	assert_int_equal(afar_file_writex(file, ranges, NR_TOUCHING), (ssize_t)sum);
+	cut(ranges, got, length, gap, is_shuffled);
+	assert_int_equal(afar_file_readx(file, ranges, NR_TOUCHING), (ssize_t)sum);
+	for (uint64_t i = 0; i < NR_TOUCHING; i++) {
+		uint64_t at = i * (length + gap);
+
+		memcpy(model + 1 + i * length, data + at, length);
+		assert_memory_equal(got + at, data + at, length);
+		assert_int_equal(count_bytes(got + at + length, gap, 0xee), gap);
+	}
+	expect_content(file, model, sum + 2);
+	close_file(file);
+	assert_int_equal(afar_fs_unlink(fs, NULL, root, "touching"), 0);
+	free(ranges);
+	free(data);
+	free(got);
+	free(model);
+}
+
+static void test_touching_ranges(void **state)
+{
+	(void)state;
+	check_touching(8, 0, false);
+	check_touching(64, 3, false);
+	check_touching(64, 0, true);
+	check_touching(200, 1, true);
+	check_touching(512, 0, true);
+}
+
+/* Ranges that overlap are written in no order; each byte is one of those that it was given. Reads may overlap as they like. */
+static void test_overlapping_ranges(void **state)
+{
+	enum { LENGTH = 100, STEP = 60, NR = 200, SUM = STEP * (NR - 1) + LENGTH };
+	static uint8_t data[NR][LENGTH], got[NR][LENGTH], all[SUM];
+	static struct afar_file_vector ranges[NR];
+	struct afar_file *file = make_file("overlapping", O_RDWR);
+
+	(void)state;
+	for (unsigned i = 0; i < NR; i++) {
+		memset(data[i], (int)(1 + i), LENGTH);
+		ranges[i] = (struct afar_file_vector){(uint64_t)i * STEP, data[i], LENGTH};
+	}
+	assert_int_equal(afar_file_writex(file, ranges, NR), (ssize_t)sizeof(data));
+	assert_int_equal(afar_file_pread(file, all, SUM, 0), SUM);
+	for (unsigned at = 0; at < SUM; at++) {
+		unsigned last = at / STEP < NR ? at / STEP : NR - 1;
+		unsigned first = at % STEP < LENGTH - STEP && last > 0 ? last - 1 : last;
+
+		assert_true(all[at] == 1 + first || all[at] == 1 + last);
+	}
+	for (unsigned i = 0; i < NR; i++)
+		ranges[i].data = got[i];
+	assert_int_equal(afar_file_readx(file, ranges, NR), (ssize_t)sizeof(got));
+	for (unsigned i = 0; i < NR; i++)
+		assert_memory_equal(got[i], all + (size_t)i * STEP, LENGTH);
+	close_file(file);
+}
+
 static void test_access(void **state)
 {
 	struct afar_file *file = make_file("access", O_WRONLY), *other;
@@ -1018,6 +1112,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		FILES_TEST(test_any_range),
 		FILES_TEST(test_lists),
+		FILES_TEST(test_touching_ranges),
+		FILES_TEST(test_overlapping_ranges),
 		FILES_TEST(test_access),
 		FILES_TEST(test_two_sessions),
 		FILES_TEST(test_cut_by_another),

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "client/base/call.h"
+#include "client/blocking/merge.h"
 #include "client/files/file.h"
 #include "client/files/pool/fs_lost.h"
 #include "client/target/same_host.h"
@@ -24,7 +25,7 @@
 void plan_init(struct plan *plan)
 {
 	plan->pieces = plan->first;
-	plan->nr = 0;
+	plan->nr = plan->from = 0;
 	plan->max = PLAN_FIRST;
 }
 
@@ -52,6 +53,41 @@ static int make_room(struct plan *plan)
 	return 0;
 }
 
+/* Makes the last piece longer by one that touches it. False: none does, or it would be too long. */
+static bool lengthen_last(struct plan *plan, const struct file_piece *part, const char *data)
+{
+	struct target_piece *last;
+	struct afar_iov *memory;
+
+	if (plan->nr <= plan->from)
+		return false;
+	last = &plan->pieces[plan->nr - 1];
+	memory = &last->memory;
+	if (part->is_hole || last->offset == HOLE ||
+	    last->offset + memory->length != part->pool_offset ||
+	    (char *)memory->addr + memory->length != data ||
+	    memory->length + part->length > MERGE_LENGTH_MAX)
+		return false;
+	memory->length += part->length;
+	return true;
+}
+
+static int add_piece(struct plan *plan, const struct file_piece *part, char *data)
+{
+	int ret;
+
+	if (lengthen_last(plan, part, data))
+		return 0;
+	ret = make_room(plan);
+	if (ret)
+		return ret;
+	plan->pieces[plan->nr++] = (struct target_piece){
+		.memory = {.addr = data, .length = part->length},
+		.offset = part->is_hole ? HOLE : part->pool_offset,
+	};
+	return 0;
+}
+
 int plan_add(struct plan *plan, const struct file_map *map, const struct afar_file_vector *range)
 {
 	uint64_t offset = range->offset, left = range->length;
@@ -59,14 +95,10 @@ int plan_add(struct plan *plan, const struct file_map *map, const struct afar_fi
 
 	while (left != 0) {
 		const struct file_piece part = file_map_piece(map, offset, left);
-		int ret = make_room(plan);
+		int ret = add_piece(plan, &part, data);
 
 		if (ret)
 			return ret;
-		plan->pieces[plan->nr++] = (struct target_piece){
-			.memory = {.addr = data, .length = part.length},
-			.offset = part.is_hole ? HOLE : part.pool_offset,
-		};
 		data += part.length;
 		offset += part.length;
 		left -= part.length;

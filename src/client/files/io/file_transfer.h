@@ -10,12 +10,14 @@
 struct plan {
 	struct target_piece *pieces;
 	unsigned nr, max;
+	unsigned from; /* the first piece that may become longer: those before are of other files */
 	struct target_piece first[PLAN_FIRST];
 };
 
 void plan_init(struct plan *plan);
 void plan_free(struct plan *plan);
-/* Adds a range that a map has, holes included. -ENOMEM, -EFBIG (pieces). */
+/* Adds a range that a map has, holes included. If it touches the last piece, in the pool and in memory, that becomes longer.
+ * -ENOMEM, -EFBIG (pieces). */
 int plan_add(struct plan *plan, const struct file_map *map, const struct afar_file_vector *range);
 /* Fills the memory of holes with zeros, and drops them from the plan, from the piece `from` on. */
 void plan_fill_holes(struct plan *plan, unsigned from);
