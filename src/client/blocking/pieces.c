@@ -62,7 +62,7 @@ static unsigned start_pieces(struct afar_queue *queue, const struct batch *batch
 }
 
 /* A piece has ended well, so the time of all that is under way begins anew. It does not if it was up for one before, or if
- * a home is away: then the call fails, and should not wait for that home again and again because others are there. */
+ * a home is away. Then the call fails: it should not wait for that home again and again because others are there. */
 static void move_deadline(struct afar_queue *queue, struct batch *batch)
 {
 	uint64_t deadline = session_deadline(queue->session);
