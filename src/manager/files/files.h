@@ -26,6 +26,7 @@
  *   check.c     comparing the records with each other
  *   recalls.c   having others give a file up before it is made shorter
  *   delegations.c  what sessions may answer from their own memory, and taking that back
+ *   delegates.c  which sessions these are, and of which inodes
  *   calls.c     the three calls
  *   asks.c      what one of them asks for
  *   waits.c     which of them wait, and for what

@@ -30,6 +30,7 @@ static struct fs *fs_new(struct files *files, uint64_t number)
 	}
 	fs->space.nr_runs = 0;
 	fs->max_cached = FILES_CACHED_MAX;
+	fs->max_shared = FILES_SHARED_MAX;
 	fs->files = files;
 	fs->number = number;
 	CDS_INIT_LIST_HEAD(&fs->node);
@@ -72,10 +73,10 @@ static void fs_free(void *argument)
 		free(scrub);
 	tree_walk(fs->holds_by_handle, free_hold, NULL);
 	tree_close(&fs->holds_by_handle);
+	delegations_free(fs);
 	tree_walk(fs->files_by_ino, free_file, NULL);
 	tree_close(&fs->files_by_ino);
 	space_end(&fs->space);
-	delegations_free(fs);
 	gone_free(fs);
 	free(fs->unreclaimed);
 	free(fs->left);
@@ -93,7 +94,7 @@ void fs_forget_idle(struct fs *fs)
 		if (fs->nr_files - fs->nr_pinned <= fs->max_cached || nr++ == FORGET_AT_ONCE)
 			return;
 		if (file_is_held(file) || file->is_dirty || file->is_gone ||
-		    (file->delegates && file->inode))
+		    (file->shares && file->inode))
 			continue;
 		delegation_forget(file);
 		file_forget(file);

@@ -13,10 +13,11 @@
 
 #include "manager/files/files.h"
 
-#define FILE_SET_SIZE	 8U	/* FileSet.mask */
-#define FILE_SET_MTIME	 0xa0U	/* to a time, or to now */
-#define FILE_UNIT	 4096U	/* bytes */
-#define FILES_CACHED_MAX 65536U /* inodes that nobody has open */
+#define FILE_SET_SIZE	 8U	  /* FileSet.mask */
+#define FILE_SET_MTIME	 0xa0U	  /* to a time, or to now */
+#define FILE_UNIT	 4096U	  /* bytes */
+#define FILES_CACHED_MAX 65536U	  /* inodes that nobody has open */
+#define FILES_SHARED_MAX 1048576U /* shares (delegates.h): each is kept in memory */
 #define FILES_GROUPS_MAX 64U
 #define FILE_SIZE_MAX	 ((uint64_t)1 << 56)
 #define FS_EDITED_MAX	 8U  /* inodes that one operation changes */
@@ -89,8 +90,8 @@ struct file {
 	uint64_t recaller, recall_request; /* his session, and which request of it; 0: nobody */
 	uint64_t recall;		   /* its number */
 	uint64_t recall_until;
-	/* Sessions that it is delegated to, and until when it is to nobody more: delegations.c. */
-	uint64_t delegates;
+	/* Sessions that it is delegated to (NULL: none), and until when it is to nobody more: delegations.c. */
+	struct shares *shares;
 	uint64_t revoked_until;
 	bool is_pinned; /* delegated, and in no list of idle ones */
 	/* Its last name has gone. Sessions are being asked whether they use it; or all of these hold it. */
@@ -181,8 +182,10 @@ struct fs {
 	uint64_t
 		*unreclaimed; /* sessions of before a restart, which have not told what they hold */
 	size_t nr_unreclaimed;
-	struct cds_list_head delegates;
-	struct cds_list_head users; /* sessions that are asked which inodes they use */
+	void *delegates_by_session;	/* tree of struct delegate: delegates.h */
+	struct cds_list_head delegates; /* that have shares */
+	size_t nr_shared, max_shared;	/* inodes, each as often as it is delegated */
+	struct cds_list_head users;	/* sessions that are asked which inodes they use */
 	struct gone gone;
 	uint64_t
 		quiet_until; /* changes wait: somebody may have something delegated by a manager of before */

@@ -389,30 +389,101 @@ static void test_failed_changes(void **state)
 	assert_int_equal(fixture.nr_revokes, 1);
 }
 
-static void test_more_sessions_than_masks_have_bits(void **state)
+/* However many sessions there are. */
+static void test_many_sessions(void **state)
 {
 	static struct fake_client many[70];
-	unsigned nr = 0;
 
 	(void)state;
 	memset(many, 0, sizeof(many));
 	for (size_t i = 0; i < 70; i++) {
 		assert_int_equal(client_open(&fixture, &many[i]), 0);
 		open_pool(&many[i]);
-		assert_int_equal(look(&many[i], ask_stat(file)), 0);
-		nr += is_delegated;
+		expect_delegated(&many[i], ask_stat(file));
 	}
-	assert_int_equal(nr, 64);
 	FILE_DO(ask_size(file, 10), 0);
-	assert_int_equal(fixture.nr_revokes, 64);
-	/* Those that have run out make room. */
+	assert_int_equal(fixture.nr_revokes, 70);
 	fixture_advance(&fixture, DELEGATION_KEPT_MS);
-	assert_int_equal(look(&many[69], ask_stat(file)), 0);
-	assert_true(is_delegated);
-	for (size_t i = 0; i < 70; i++)
+	/* Some have it again, and some of these end. */
+	for (size_t i = 0; i < 70; i += 2)
+		expect_delegated(&many[i], ask_stat(file));
+	for (size_t i = 0; i < 70; i += 7)
 		client_lose(&fixture, &many[i]);
 	fixture_advance(&fixture, 2 * FIXTURE_LEASE_MS);
+	for (size_t i = 2; i < 70; i += 4)
+		if (many[i].peer)
+			assert_int_equal(look(&many[i], ask_stat(file)), 0);
+	fixture.nr_revokes = 0;
 	FILE_DO(ask_size(file, 20), 0);
+	assert_int_equal(fixture.nr_revokes, 15); /* 2, 6, 10, … 66, but 14 and 42 */
+	for (size_t i = 0; i < 70; i++)
+		if (many[i].peer)
+			client_lose(&fixture, &many[i]);
+	fixture_advance(&fixture, 2 * FIXTURE_LEASE_MS);
+	assert_int_equal(fs_of()->nr_shared, 0);
+	assert_null(fs_of()->delegates_by_session);
+}
+
+/* A tree that is watched, and how often it was walked through. */
+static const void *watched;
+static unsigned nr_walks;
+
+void __real_tree_walk(const void *root, bool (*visit)(void *argument, void *row), void *argument);
+void __wrap_tree_walk(const void *root, bool (*visit)(void *argument, void *row), void *argument);
+
+void __wrap_tree_walk(const void *root, bool (*visit)(void *argument, void *row), void *argument)
+{
+	nr_walks += root && root == watched;
+	__real_tree_walk(root, visit, argument);
+}
+
+/* A session that ends, or drops all, has nobody look at what it does not have. */
+static void test_ends_look_at_no_others(void **state)
+{
+	Afar__RegionInfo *info;
+	Afar__Reply *reply;
+
+	(void)state;
+	info = must_open(&other, ask_volume_open(fs_number, VOLUME_SHARED), &reply);
+	expect_delegated(&client, ask_stat(file));
+	expect_delegated(&other, ask_stat(file));
+	watched = fs_of()->files_by_ino;
+	nr_walks = 0;
+	assert_int_equal(look_telling(&other, ask_stat(file), last_number), 0);
+	assert_int_equal(fs_of()->nr_shared, 2);
+	EXPECT(&other, ask_close(info), 0); /* this time, */
+	EXPECT(&other, ask_close(info), 0); /* and that of before */
+	assert_int_equal(fs_of()->nr_shared, 1);
+	assert_int_equal(nr_walks, 0);
+	watched = NULL;
+	drop(reply);
+	open_pool(&other);
+}
+
+/* A session that has asked lately keeps what it has. */
+static void test_more_than_is_delegated_at_a_time(void **state)
+{
+	uint64_t number;
+
+	(void)state;
+	fs_of()->max_shared = 2;
+	expect_delegated(&other, ask_stat(file));
+	expect_delegated(&other, ask_stat(ROOT));
+	number = last_number;
+	assert_int_equal(look(&client, ask_stat(file)), 0);
+	assert_false(is_delegated);
+	fixture_advance(&fixture, DELEGATION_KEPT_MS);
+	/* It keeps the other one by that. */
+	expect_delegated(&other, ask_stat(file));
+	assert_int_equal(look(&client, ask_stat(file)), 0);
+	assert_false(is_delegated);
+	fixture_advance(&fixture, DELEGATION_KEPT_MS);
+	expect_delegated(&client, ask_stat(file));
+	assert_int_equal(fs_of()->nr_shared, 1);
+	expect_delegated(&other, ask_stat(file));
+	assert_true(last_number > number);
+	FILE_DO(ask_size(file, 10), 0);
+	assert_int_equal(fixture.nr_revokes, 1);
 }
 
 /* ---- At random */
@@ -705,7 +776,9 @@ TEST_GROUP(manager_delegations)
 		DELEGATIONS_TEST(test_dropping_all),
 		DELEGATIONS_TEST(test_leaving),
 		DELEGATIONS_TEST(test_failed_changes),
-		DELEGATIONS_TEST(test_more_sessions_than_masks_have_bits),
+		DELEGATIONS_TEST(test_many_sessions),
+		DELEGATIONS_TEST(test_ends_look_at_no_others),
+		DELEGATIONS_TEST(test_more_than_is_delegated_at_a_time),
 		FILES_TEST(test_at_random),
 	};
 

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sessions to which inodes of a file system are delegated, and which these are: delegations.c decides that. A share is one inode of one
+ * session. It is found from both. So asking about an inode costs as much as it has sessions, and ending a session as much as that has
+ * inodes.
+ */
+#ifndef MANAGER_FILES_DELEGATES_H
+#define MANAGER_FILES_DELEGATES_H
+
+#include "manager/files/table.h"
+#include "rpc/delegation.h"
+
+#define DELEGATION_KEPT_NS ((uint64_t)DELEGATION_KEPT_MS * 1000000U)
+
+/* A session to which inodes are delegated. */
+struct delegate {
+	struct cds_list_head
+		node; /* of the fs, while it has shares: the one that was renewed last at the end */
+	uint64_t session;
+	uint64_t number; /* of the delegation; never the same again, and it grows */
+	uint64_t renewed_at;
+	bool has_left; /* the session has ended, and may not know it. It has shares */
+	struct cds_list_head shares, revoked;
+	size_t nr; /* in both */
+};
+
+struct share {
+	struct cds_list_head
+		node; /* of the delegate's shares; or of those that were revoked: the first of them first */
+	struct delegate *delegate;
+	struct file *file;
+	/* The session is to drop it, and has not said that it has. Which question that is, never the same again: an answer may come
+	 * after the inode was delegated once more. 0: it is not. */
+	uint64_t revoke;
+	uint64_t revoked_at;
+	const void *asked_at; /* over which connection; NULL: it is to be asked */
+};
+
+/* In order of their delegates' numbers. */
+struct shares {
+	size_t nr, max;
+	struct share *list[];
+};
+
+/* NULL: the session takes no delegations. */
+struct delegate *delegate_find(const struct fs *fs, uint64_t session);
+/* NULL: no memory. */
+struct delegate *delegate_new(struct fs *fs, uint64_t session);
+/* It was answered now. */
+void delegate_renew(struct fs *fs, struct delegate *delegate);
+/* Nothing of what it has can be in use any more. */
+bool delegate_has_run_out(const struct fs *fs, const struct delegate *delegate);
+/* Takes everything from it. Its next answer tells another number. */
+void delegate_clear(struct fs *fs, struct delegate *delegate);
+/* Likewise, and it is gone. */
+void delegate_end(struct fs *fs, struct delegate *delegate);
+/* Takes everything from one that has run out. It is gone then if its session has ended. */
+void delegate_expire(struct fs *fs, struct delegate *delegate);
+/* Its session has ended. It is gone if it has nothing. */
+void delegate_leave(struct fs *fs, struct delegate *delegate);
+
+/* NULL: it is not delegated to it. */
+struct share *share_find(const struct file *file, const struct delegate *delegate);
+/* Delegates it; delegated inodes stay in memory. Returns false where there is no memory. */
+bool share_add(struct file *file, struct delegate *delegate);
+void share_remove(struct share *share);
+
+#endif
