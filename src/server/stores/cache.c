@@ -335,7 +335,7 @@ static void invalidate(struct cache *cache, struct cache_frame *frame)
 	}
 }
 
-/* Of a short change: it counts each block, and what is used stays known. */
+/* A short change is counted at each of its blocks. The uses of those stay known. */
 static void begin_by_block(struct cache *cache, const struct cache_change *change)
 {
 	for (uint64_t i = 0; i < change->count; i++) {

@@ -6,12 +6,12 @@
  *
  *	EMPTY -> FILLING -> VALID -> RETIRED -> EMPTY
  *
- * FILLING: one read of the layer is under way. Who asks for the block meanwhile waits for that.
+ * FILLING: one read of the layer is under way. Others that ask for the block meanwhile wait for that.
  * VALID:   what the layer would return now. It may have pins: replies that are sent from the frame.
  * RETIRED: nobody finds it any more, and its last pins are waited for.
  *
- * Whoever changes a block has a change stand around that, from before it is given to the layer until
- * the layer has ended it. When it begins, a VALID frame is RETIRED, and a FILLING one is doomed: it
+ * A change stands around each request that changes a block, from before it is given to the layer until
+ * that has ended it. When it begins, a VALID frame is RETIRED, and a FILLING one is doomed: it
  * answers those who had asked before, and is not kept. While it stands, the block is read past the
  * table. Frames are never ahead of the layer.
  *
@@ -66,7 +66,7 @@ struct cache;
 
 /* `memory` has CACHE_BLOCK bytes for each frame, and stays the caller's. -ENOMEM. */
 int cache_open(void *memory, uint32_t nr_frames, struct cache **out);
-/* NULL is allowed. What is under way is forgotten. */
+/* NULL is allowed. Fills that are under way are forgotten. */
 void cache_close(struct cache *cache);
 void cache_stat(const struct cache *cache, struct cache_stat *out);
 
@@ -87,7 +87,7 @@ enum cache_answer {
 };
 enum cache_answer cache_ask(struct cache *cache, uint64_t range, uint32_t block,
 			    struct cache_frame **out);
-/* Adds a waiter to a frame that is FILLING. Who fills it may wait, too. */
+/* Adds a waiter to a frame that is FILLING. The one that fills it may wait, too. */
 void cache_await(struct cache_frame *frame, struct cache_wait *wait);
 /* Takes a waiter away; NULL: there is none left. */
 struct cache_wait *cache_next_wait(struct cache_frame *frame);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The table of a store's pages. Random walks go through every order of reads, fills, pins, changes
- * and their ends, against a layer of which only the version of each block is known. Walks whose
- * caller breaks a rule must be noticed.
+ * The table of a store's pages. Random walks go through all orders of reads, fills, pins and changes.
+ * The layer below is a table of versions. Walks whose caller breaks a rule must be noticed.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -27,7 +26,7 @@
 #define NR_WAITS   64U
 #define NR_STEPS   400U
 
-/* What the layer has of a block, and so what is in a frame. */
+/* The layer has this of a block, and so has a frame. */
 struct content {
 	uint32_t range, block;
 	uint64_t version;
