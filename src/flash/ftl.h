@@ -350,6 +350,7 @@ struct ftl_stat {
 	uint64_t journal_written; /* blocks of the journal */
 	/* Writes for puts: fewer than user_blocks if blocks go out together. */
 	uint64_t device_writes;
+	uint64_t device_reads;	/* reads for gets: fewer than blocks if those are adjacent */
 	uint64_t records_ahead; /* records in the journal before their data was written */
 	uint64_t records_void;	/* of records_ahead: their data could not be written */
 	uint64_t flushes, checkpoints, discards;

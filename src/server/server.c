@@ -145,12 +145,44 @@ static int open_lanes(struct server *server, const struct server_options *option
 	return lanes_open(options->lanes, options->nr_lanes, &manager, &server->lanes);
 }
 
+static uint64_t capacity(const struct server_options *options)
+{
+	return options->capacity_bytes ? options->capacity_bytes : memory_limit() / 2;
+}
+
+/* Returns what each store keeps pages in. */
+static uint64_t cache_of_each(const struct server_options *options)
+{
+	return options->nr_stores == 0
+		       ? 0
+		       : options->cache_bytes / options->nr_stores / SEGMENT_MIN * SEGMENT_MIN;
+}
+
+static int check_cache(const struct server_options *options)
+{
+	if (options->cache_bytes == 0 || options->nr_stores == 0)
+		return 0;
+	if (cache_of_each(options) == 0)
+		return error_fail(
+			-EINVAL,
+			"start the server: a cache of %llu MiB for %u stores is less than "
+			"2 MiB for each; give --cache more, or leave it out",
+			(unsigned long long)options->cache_bytes >> 20, options->nr_stores);
+	if (options->cache_bytes <= capacity(options) - SEGMENT_MIN)
+		return 0;
+	return error_fail(
+		-EINVAL,
+		"start the server: a cache of %llu MiB leaves nothing to lend of %llu MiB; "
+		"give --cache less, or --memory more",
+		(unsigned long long)options->cache_bytes >> 20,
+		(unsigned long long)capacity(options) >> 20);
+}
+
 static int open_pool(struct server *server, const struct server_options *options)
 {
 	const struct extent_pool_options pool = {
 		.domains = lanes_domains(server->lanes),
-		.capacity_bytes =
-			options->capacity_bytes ? options->capacity_bytes : memory_limit() / 2,
+		.capacity_bytes = capacity(options) - cache_of_each(options) * options->nr_stores,
 		.pool_bytes = options->pool_bytes,
 		.is_shared = lanes_need_shared_memory(server->lanes),
 		.is_registering_slow = lanes_register_slowly(server->lanes),
@@ -218,6 +250,7 @@ static int open_stores(struct server *server, const struct server_options *optio
 		.address = address,
 		.spin_us = spin_us(options),
 		.scrub_bytes_per_s = options->scrub_bytes_per_s,
+		.cache_bytes = cache_of_each(options),
 		.nr_descriptors_max = nr_descriptors - nr_descriptors / 4,
 		.admit = admit,
 		.changed = on_changed,
@@ -231,6 +264,8 @@ static int open_stores(struct server *server, const struct server_options *optio
 	for (unsigned i = 0; i < options->nr_stores && ret == 0; i++)
 		ret = stores_open(&server->stores, options->stores[i].path,
 				  options->stores[i].create_bytes, &opened);
+	/* Those that come later would take what is lent. */
+	server->stores.options.cache_bytes = 0;
 	return ret;
 }
 
@@ -291,6 +326,8 @@ int server_start(struct rpc_loop *loop, const struct server_options *options, st
 		return error_code(-ENOMEM);
 	stores_init(&server->stores);
 	ret = copy_options(server, options);
+	if (ret == 0)
+		ret = check_cache(options);
 	if (ret == 0)
 		ret = incarnation_draw(&server->incarnation);
 	if (ret == 0)

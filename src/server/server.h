@@ -46,9 +46,11 @@ struct server_options {
 	uint16_t
 		stores_port; /* clients reach each over the first port from here on that no other has; 0: any */
 	uint64_t scrub_bytes_per_s; /* stores are read so fast to find bad blocks; 0: not */
-	const char *folder;	    /* keeps the server's number over restarts; NULL: no folder */
-	uint64_t capacity_bytes;    /* lent at most; 0: half of the machine's memory              */
-	uint64_t pool_bytes; /* of scrubbed memory that is kept ready; 0: all that came back */
+	/* A part of the capacity, shared by the stores that it starts with, which keep pages there; 0: none do. */
+	uint64_t cache_bytes;
+	const char *folder;	 /* keeps the server's number over restarts; NULL: no folder */
+	uint64_t capacity_bytes; /* lent at most; 0: half of the machine's memory              */
+	uint64_t pool_bytes;	 /* of scrubbed memory that is kept ready; 0: all that came back */
 	/* Progress threads of each lane; 0: one. */
 	unsigned nr_progress;
 	/* How long a progress thread spins before it sleeps; 0: 50, ~0: it does not spin. */

@@ -125,6 +125,7 @@ static void read_ended(struct flash_io *io)
 static void submit(struct read *read, uint64_t place)
 {
 	read->get->nr_in_flight++;
+	read->ftl->counts.device_reads++;
 	read->segment = segment_of(&read->ftl->segments, (uint32_t)place);
 	read->segment->pins++;
 	read->io.opcode = FLASH_IO_READ;

@@ -9,42 +9,22 @@
 #include <sys/mman.h>
 
 #include "base/error.h"
-#include "server/stores/store_private.h"
+#include "server/stores/pager_private.h"
 
-/* A transfer, from when it takes memory until both the transport and the layer are done with it. */
-struct page_io {
-	struct cds_list_head node; /* of the spare ones */
-	struct store_extent *extent;
-	struct fabric_paged *paged; /* NULL: the transport has left */
-	struct progress_work *work; /* of its connection, which it keeps from being over */
-	struct zone_buffer *buffer; /* NULL: it has memory of its own: */
-	void *own;
-	struct iovec iov;
-	uint32_t sums[FABRIC_PAGED_MAX / FTL_BLOCK]; /* of a checked one */
-	struct store_work at_layer;
-	bool is_under_way;
-	bool is_lost;	  /* the layer will not end it, and its memory may still be the device's */
-	unsigned nr_left; /* requests to the layer */
-	int status;
-	union {
-		struct ftl_get get;
-		struct {
-			struct ftl_put put;
-			struct ftl_sync sync;
-		};
-	};
-};
-
-int pages_open(struct pages *pages)
+int pages_open(struct pages *pages, uint64_t cache_bytes)
 {
+	int ret;
+
 	CDS_INIT_LIST_HEAD(&pages->spare);
-	return stage_open(&pages->stage, PAGES_BYTES);
+	ret = pages_cache_open(pages, cache_bytes);
+	return ret == 0 ? stage_open(&pages->stage, PAGES_BYTES) : ret;
 }
 
 void pages_close(struct pages *pages)
 {
 	struct page_io *io, *next;
 
+	pages_cache_close(pages);
 	if (!pages->stage.zones)
 		return;
 	cds_list_for_each_entry_safe (io, next, &pages->spare, node)
@@ -78,6 +58,8 @@ static void free_io(struct page_io *io)
 	struct pages *pages = &io->extent->store->pages;
 
 	io->work->nr_under_way--;
+	if (io->pinned)
+		cache_unpin(pages->cache, io->pinned);
 	if (io->own)
 		stage_guest_count(io->work->guest, -1);
 	if (io->is_lost)
@@ -138,6 +120,16 @@ static uint64_t layer_bytes(const struct fabric_paged *paged)
 				 : paged->length;
 }
 
+/* The reply goes out of the frame itself. */
+static int take_pinned(struct page_io *io, const struct fabric_paged *paged)
+{
+	io->buffer = NULL;
+	io->own = NULL;
+	io->iov = (struct iovec){io->pinned->bytes + paged->offset % FTL_BLOCK, paged->length};
+	io->sums[0] = io->pinned->sum;
+	return 0;
+}
+
 static int page_take(struct fabric_pager *pager, struct fabric_paged *paged)
 {
 	struct store_extent *extent = caa_container_of(pager, struct store_extent, pager);
@@ -158,7 +150,8 @@ static int page_take(struct fabric_pager *pager, struct fabric_paged *paged)
 		return error_code(-ENOMEM);
 	io->extent = extent;
 	io->work = work;
-	ret = take_memory(pages, io, layer_bytes(paged));
+	io->pinned = paged->is_write ? NULL : pages_pin(extent, paged);
+	ret = io->pinned ? take_pinned(io, paged) : take_memory(pages, io, layer_bytes(paged));
 	if (ret != 0) {
 		cds_list_add(&io->node, &pages->spare);
 		return ret;
@@ -195,15 +188,20 @@ static void finish(struct page_io *io)
 		free_io(io);
 }
 
-/* A request of the transfer has ended. */
-static void on_ended(struct page_io *io, int result)
+void page_part_ended(struct page_io *io, int result)
 {
 	if (result != 0 && io->status == 0)
 		io->status = result;
-	if (--io->nr_left > 0)
-		return;
-	store_work_end(io->extent->store, &io->at_layer);
-	finish(io);
+	if (--io->nr_left == 0)
+		finish(io);
+}
+
+/* A request of the transfer to the layer has ended. */
+static void on_ended(struct page_io *io, int result)
+{
+	if (--io->nr_at_layer == 0)
+		store_work_end(io->extent->store, &io->at_layer);
+	page_part_ended(io, result);
 }
 
 /* The memory is lost, because the device may still be at it. */
@@ -212,8 +210,8 @@ static void give_up_io(struct store_work *work)
 	struct page_io *io = caa_container_of(work, struct page_io, at_layer);
 
 	io->is_lost = true;
-	io->status = -EIO;
-	finish(io);
+	io->nr_left -= io->nr_at_layer - 1;
+	page_part_ended(io, -EIO);
 }
 
 static void on_got(struct ftl_get *get)
@@ -227,6 +225,7 @@ static void on_put(struct ftl_put *put)
 {
 	struct page_io *io = caa_container_of(put, struct page_io, put);
 
+	cache_change_end(io->extent->store->pages.cache, &io->change);
 	on_ended(io, store_answer(io->extent->store, put->result, true));
 }
 
@@ -237,30 +236,57 @@ static void on_durable(struct ftl_sync *sync)
 	on_ended(io, store_answer(io->extent->store, sync->result, true));
 }
 
-static void begin_read(struct page_io *io, uint64_t lba, uint64_t offset)
+/* Has `nr` requests given to the layer, each of which on_ended() ends. */
+static void go_to_layer(struct page_io *io, unsigned nr)
 {
-	io->nr_left = 1;
+	io->nr_at_layer = nr;
+	io->nr_left += nr;
+	io->at_layer = (struct store_work){.give_up = give_up_io, .forget = forget_io};
+	store_work_begin(io->extent->store, &io->at_layer);
+}
+
+/* Reads from byte `at` of the transfer on, past the cache. */
+static void read_past(struct page_io *io, uint64_t at)
+{
+	const uint64_t begin = io->paged->offset + at;
+
+	go_to_layer(io, 1);
+	io->past = (struct iovec){(char *)io->iov.iov_base + at, io->iov.iov_len - at};
 	io->get = (struct ftl_get){
-		.lba = lba,
-		.offset = offset,
-		.length = io->iov.iov_len,
-		.iov = &io->iov,
+		.lba = ftl_lba(io->extent->range, (uint32_t)(begin / FTL_BLOCK)),
+		.offset = begin % FTL_BLOCK,
+		.length = io->past.iov_len,
+		.iov = &io->past,
 		.nr_iov = 1,
-		.sums = io->paged->is_checked ? io->sums : NULL,
+		.sums = io->paged->is_checked ? io->sums + at / FTL_BLOCK : NULL,
 		.done = on_got,
 	};
 	ftl_get(io->extent->store->ftl, &io->get);
 }
 
-/* A durable write's sync follows at once: the layer then writes data and journal at the same time. */
-static void begin_write(struct page_io *io, uint64_t lba, uint64_t offset)
+static void begin_read(struct page_io *io)
 {
+	const uint64_t at = pages_read_cached(io);
+
+	if (at < io->iov.iov_len)
+		read_past(io, at);
+}
+
+/* A durable write's sync follows at once: the layer then writes data and journal at the same time. */
+static void begin_write(struct page_io *io)
+{
+	const uint64_t offset = io->paged->offset % FTL_BLOCK,
+		       block = io->paged->offset / FTL_BLOCK;
 	const size_t length = io->iov.iov_len, given = io->paged->length;
 	const bool is_durable = io->paged->is_durable;
+	const uint64_t lba = ftl_lba(io->extent->range, (uint32_t)block);
+	const uint64_t count = (offset + length + FTL_BLOCK - 1) / FTL_BLOCK;
 	struct ftl *ftl = io->extent->store->ftl;
 
 	memset((char *)io->iov.iov_base + given, 0, length - given);
-	io->nr_left = is_durable ? 2 : 1;
+	go_to_layer(io, is_durable ? 2 : 1);
+	cache_change_begin(io->extent->store->pages.cache, &io->change,
+			   store_extent_cached(io->extent), block, count);
 	io->put = (struct ftl_put){
 		.lba = lba,
 		.offset = offset,
@@ -276,7 +302,7 @@ static void begin_write(struct page_io *io, uint64_t lba, uint64_t offset)
 		return;
 	io->sync = (struct ftl_sync){
 		.lba = lba,
-		.count = (offset + length + FTL_BLOCK - 1) / FTL_BLOCK,
+		.count = count,
 		.done = on_durable,
 	};
 	ftl_sync(ftl, &io->sync);
@@ -286,21 +312,19 @@ static void page_begin(struct fabric_pager *pager, struct fabric_paged *paged)
 {
 	struct store_extent *extent = caa_container_of(pager, struct store_extent, pager);
 	struct page_io *io = paged->taken;
-	uint64_t lba = ftl_lba(extent->range, (uint32_t)(paged->offset / FTL_BLOCK));
-	uint64_t offset = paged->offset % FTL_BLOCK;
 
-	if (extent->store->is_gone) {
-		fabric_paged_ended(paged, -EIO);
+	if (extent->store->is_gone || io->pinned) {
+		fabric_paged_ended(paged, extent->store->is_gone ? -EIO : 0);
 		return;
 	}
 	io->is_under_way = true;
 	io->status = 0;
-	io->at_layer = (struct store_work){.give_up = give_up_io, .forget = forget_io};
-	store_work_begin(extent->store, &io->at_layer);
+	io->nr_left = 1; /* until all parts have begun */
 	if (paged->is_write)
-		begin_write(io, lba, offset);
+		begin_write(io);
 	else
-		begin_read(io, lba, offset);
+		begin_read(io);
+	page_part_ended(io, 0);
 }
 
 void pages_begin(struct store_extent *extent)

@@ -8,6 +8,9 @@
  * none, a session that has none gets memory of its own, for one transfer. So clients that do not
  * take what they asked for hold up nobody else.
  *
+ * Short reads go through the cache (cache.h), if there is one; a reply of one block goes out of the
+ * cache's frame. All that changes a block has a change stand around it.
+ *
  * A transfer's memory stays here until the device is done with it, also when its connection has
  * ended. Otherwise a late read would land in what another session is sent.
  */
@@ -19,6 +22,7 @@
 
 #include "server/data/progress.h"
 #include "server/data/stage.h"
+#include "server/stores/cache.h"
 
 #define PAGES_BYTES (UINT64_C(48) << 20) /* of all zones of a store */
 
@@ -28,10 +32,15 @@ struct store_extent;
 struct pages {
 	struct stage stage;
 	struct cds_list_head spare; /* struct page_io */
+	struct cache *cache;	    /* NULL: nothing is kept */
+	void *frames;		    /* of it, so many bytes: */
+	uint64_t frames_bytes;
+	struct cds_list_head spare_fills; /* struct page_fill */
 };
 
-/* Errors are those of stage_open(). */
-int pages_open(struct pages *pages);
+/* Keeps pages in `cache_bytes`, rounded down to a multiple of SEGMENT_MIN; 0: keeps none. Errors are
+ * those of stage_open() and segment_map(). */
+int pages_open(struct pages *pages, uint64_t cache_bytes);
 /* Nothing may be under way. */
 void pages_close(struct pages *pages);
 

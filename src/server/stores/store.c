@@ -231,7 +231,7 @@ static void store_free(struct store *store)
 
 static int open_parts(struct store *store)
 {
-	int ret = pages_open(&store->pages);
+	int ret = pages_open(&store->pages, store->options.cache_bytes);
 
 	if (ret == 0)
 		ret = fabric_open("tcp", &store->fabric);

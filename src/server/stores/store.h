@@ -36,6 +36,7 @@ struct store_options {
 	const char *congestion;	    /* as fabric.congestion; must outlive the store */
 	uint32_t spin_us;	    /* as for progress_start() */
 	uint64_t scrub_bytes_per_s; /* read so fast in the background, to find bad blocks; 0: not */
+	uint64_t cache_bytes;	    /* of memory for pages that were read; 0: none are kept */
 	uint32_t nr_descriptors_max;
 	int (*admit)(void *context, const void *shown, size_t length, struct admission *out);
 	/* Its numbers have changed. Runs on its thread. */
@@ -72,6 +73,18 @@ struct store_term {
 	uint64_t random;
 };
 
+/* Counts since it was opened. Blocks are of 4 KiB. */
+struct store_work_stat {
+	uint64_t nr_hits, nr_misses, nr_shared, nr_past; /* of the cache: see cache.h */
+	uint64_t cache_bytes, cached_bytes;		 /* all of it, and what is used */
+	uint64_t device_reads;				 /* for reads of clients, and the scrub's */
+	uint64_t user_blocks;				 /* written for clients */
+	uint64_t moved_blocks;				 /* written by the cleaner */
+	uint64_t written_blocks; /* to the device, all that it writes included */
+	uint64_t nr_flushes;
+	uint64_t nr_cleaned; /* segments */
+};
+
 struct store_stat {
 	char cluster[STORE_CLUSTER_BYTES + 1]; /* that it belongs to; empty: none yet */
 	uint64_t opening;
@@ -83,6 +96,7 @@ struct store_stat {
 	uint64_t map_bytes;
 	uint64_t nr_errors;
 	uint64_t nr_syncs;
+	struct store_work_stat work;
 	uint64_t scrub_passes; /* that ended, ever */
 	uint64_t nr_bad;       /* blocks: found by the last pass that ended, or by this one */
 	int failure;	       /* the device is beyond use since; 0: it works */

@@ -449,6 +449,7 @@ static void on_removed(struct space_request *request)
 	struct store *store = extent->store;
 
 	store_work_end(store, &extent->work);
+	cache_change_end(store->pages.cache, &extent->change);
 	if (request->result != 0) {
 		log_error("store %s: extent %llx cannot be removed: %s", store->path,
 			  (unsigned long long)extent->number, afar_strerror(request->result));
@@ -472,9 +473,12 @@ static void extent_remove(struct store_extent *extent)
 	if (extent->is_moving)
 		return;
 	extent->request = (struct space_request){.id = extent->range, .done = on_removed};
+	cache_change_begin(extent->store->pages.cache, &extent->change, store_extent_cached(extent),
+			   0, CACHE_ALL);
 	ret = store_extent_change(extent, space_remove);
 	if (ret == 0)
 		return;
+	cache_change_end(extent->store->pages.cache, &extent->change);
 	store_extent_set_state(extent, EXTENT_IS_STUCK);
 	tell_removed(extent, ret);
 }

@@ -8,7 +8,8 @@
  *   store_extents.c     what is asked of its extents
  *   store_table.c       which extents there are, and their changes
  *   store_trims.c       what is given back
- *   pager.c             the transfers of clients
+ *   pager.c             the transfers of clients; pager_cached.c: those that go through the cache
+ *   cache.c             which blocks are in memory
  *   store_records.c     what it writes about itself
  *   store_device.c      the device and its layer, made and opened
  *   store_work.c        what is under way, and calls that wait
@@ -66,6 +67,7 @@ struct store_extent {
 	uint64_t namespace;
 	uint64_t length; /* bytes */
 	uint32_t range;
+	uint64_t life; /* in the store's cache: another extent had its range's number before */
 	enum store_extent_state state;
 	bool is_confirmed;     /* on the device */
 	bool is_moving;	       /* it is being confirmed */
@@ -73,6 +75,7 @@ struct store_extent {
 	bool was_reached;      /* a message was about it: its release waits for connections */
 	struct store_work work;
 	struct space_request request;
+	struct cache_change change;	 /* around its removal */
 	bool is_being_made;		 /* it is in no list till then, … */
 	struct reservation *reservation; /* … but for this one's */
 	struct cds_list_head releases;	 /* struct release_wait: they wait until it is removed */
@@ -105,6 +108,7 @@ struct store {
 	bool is_closed;
 	bool is_gone; /* the device is beyond use */
 	unsigned nr_trims;
+	uint64_t nr_lives;		/* of extents that it has had */
 	struct cds_list_head under_way; /* struct store_work */
 	struct cds_list_head given_up;	/* those that the layer did not end */
 	struct {			/* write_record()'s */
@@ -205,6 +209,11 @@ struct store_extent *store_extent_named(const struct store *store, uint64_t numb
 static inline bool store_extent_is_leaving(const struct store_extent *extent)
 {
 	return extent->state == EXTENT_IS_LEAVING || extent->state == EXTENT_IS_STUCK;
+}
+/* Names its blocks to the store's cache. */
+static inline uint64_t store_extent_cached(const struct store_extent *extent)
+{
+	return cache_range(extent->range, extent->life);
 }
 /* Finds the extent that has a block of the layer. NULL: none has. */
 const struct store_extent *store_extent_at(const struct store *store, uint64_t lba);

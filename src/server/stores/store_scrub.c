@@ -16,7 +16,14 @@ static void on_bad(void *context, uint64_t lba, int error)
 {
 	const struct store *store = context;
 	const struct store_extent *extent = store_extent_at(store, lba);
+	struct cache_change change;
 
+	/* Readers shall hear of it, too. */
+	if (extent) {
+		cache_change_begin(store->pages.cache, &change, store_extent_cached(extent),
+				   ftl_lba_block(lba), 1);
+		cache_change_end(store->pages.cache, &change);
+	}
 	log_error(
 		"store %s: scrub: the 4 KiB at %llu of extent %llx of namespace %llu are bad: %s; "
 		"write them again, or restore the region",

@@ -42,6 +42,7 @@ void store_extent_enter(struct store_extent *extent)
 {
 	struct store *store = extent->store;
 
+	extent->life = ++store->nr_lives;
 	pthread_mutex_lock(&store->lock);
 	cds_list_add_tail(&extent->node, &store->extents);
 	store->nr_extents++;

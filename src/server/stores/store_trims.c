@@ -11,6 +11,7 @@
 struct trim_part {
 	struct extent_range range;
 	struct ftl_trim trim;
+	struct cache_change change;
 	struct trimming *trimming;
 };
 
@@ -80,6 +81,7 @@ static void on_trimmed(struct ftl_trim *trim)
 	struct trim_part *part = caa_container_of(trim, struct trim_part, trim);
 	struct trimming *trimming = part->trimming;
 
+	cache_change_end(trimming->store->pages.cache, &part->change);
 	if (trim->result != 0)
 		trimming->status = trim->result;
 	trimming_drop(trimming);
@@ -106,6 +108,8 @@ static int trim_one(struct trimming *trimming, struct trim_part *part)
 		.done = on_trimmed,
 	};
 	trimming->nr_left++;
+	cache_change_begin(trimming->store->pages.cache, &part->change, store_extent_cached(extent),
+			   range->offset / FTL_BLOCK, part->trim.count);
 	ftl_trim(trimming->store->ftl, &part->trim);
 	return 0;
 }

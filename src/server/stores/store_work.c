@@ -104,6 +104,37 @@ static uint64_t capacity_of(const struct ftl_stat *stat)
 	return blocks * FTL_BLOCK / SEGMENT_MIN * SEGMENT_MIN;
 }
 
+/* Each block of the device that the layer has written, its own records included. */
+static uint64_t written_blocks(const struct ftl_stat *stat)
+{
+	const uint64_t anchors = stat->checkpoints;
+
+	return stat->user_blocks + stat->moved_blocks + stat->summary_blocks + stat->map_pages +
+	       stat->table_blocks + stat->journal_written + anchors;
+}
+
+static struct store_work_stat work_of(const struct store *store, const struct ftl_stat *stat)
+{
+	struct cache_stat cache = {0};
+
+	if (store->pages.cache)
+		cache_stat(store->pages.cache, &cache);
+	return (struct store_work_stat){
+		.nr_hits = cache.nr_hits,
+		.nr_misses = cache.nr_misses,
+		.nr_shared = cache.nr_shared,
+		.nr_past = cache.nr_past,
+		.cache_bytes = (uint64_t)cache.nr_frames * CACHE_BLOCK,
+		.cached_bytes = (uint64_t)cache.nr_used * CACHE_BLOCK,
+		.device_reads = stat->device_reads,
+		.user_blocks = stat->user_blocks,
+		.moved_blocks = stat->moved_blocks,
+		.written_blocks = written_blocks(stat),
+		.nr_flushes = stat->flushes,
+		.nr_cleaned = stat->segments_cleaned,
+	};
+}
+
 void store_count(struct store *store)
 {
 	struct space_total total;
@@ -120,6 +151,7 @@ void store_count(struct store *store)
 	store->stat.map_bytes = stat.map_bytes;
 	store->stat.nr_errors = stat.crc_errors + stat.read_errors + stat.write_errors;
 	store->stat.nr_syncs = stat.syncs;
+	store->stat.work = work_of(store, &stat);
 	pthread_mutex_unlock(&store->lock);
 }
 

@@ -30,6 +30,7 @@ struct zeroing {
 	struct zero_edge first, last;
 	struct ftl_trim trim;
 	struct ftl_sync sync;
+	struct cache_change change;
 };
 
 static void on_ended(struct zeroing *zeroing, int result)
@@ -41,6 +42,7 @@ static void on_ended(struct zeroing *zeroing, int result)
 	if (--zeroing->nr_left > 0)
 		return;
 	store_work_end(zeroing->store, &zeroing->work);
+	cache_change_end(zeroing->store->pages.cache, &zeroing->change);
 	progress_answer(&zeroing->message, &reply);
 	free(zeroing);
 }
@@ -132,6 +134,10 @@ static void begin_all(struct zeroing *zeroing, const struct store_extent *extent
 	const uint64_t whole_end = end / FTL_BLOCK * FTL_BLOCK;
 	const uint64_t whole_begin = (begin + FTL_BLOCK - 1) / FTL_BLOCK * FTL_BLOCK;
 
+	/* The blocks at the edges change, too. */
+	cache_change_begin(zeroing->store->pages.cache, &zeroing->change,
+			   store_extent_cached(extent), begin / FTL_BLOCK,
+			   (end + FTL_BLOCK - 1) / FTL_BLOCK - begin / FTL_BLOCK);
 	if (whole_begin <= whole_end)
 		trim_blocks(zeroing, extent, whole_begin, whole_end);
 	if (!(request->flags & MESSAGE_ZERO_TRIM)) {
@@ -180,6 +186,7 @@ bool store_zero(struct store *store, struct reach reach, const struct message_re
 	};
 	begin_all(zeroing, extent, request);
 	if (zeroing->nr_left == 0) { /* a trim of parts of blocks */
+		cache_change_end(store->pages.cache, &zeroing->change);
 		free(zeroing);
 		return true;
 	}

@@ -385,6 +385,7 @@ static int start_server(struct daemon *daemon)
 		.stores = stores,
 		.stores_port = config->flash_port,
 		.scrub_bytes_per_s = config->scrub_bytes_per_s,
+		.cache_bytes = config->cache_bytes,
 		.capacity_bytes = config->memory_bytes,
 		.pool_bytes = config->pool_bytes,
 		.nr_progress = config->nr_progress,

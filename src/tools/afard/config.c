@@ -330,6 +330,11 @@ static int set_scrub(struct config *config, const char *value, char problem[PROB
 	return keep_size(&config->scrub_bytes_per_s, value, problem);
 }
 
+static int set_cache(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	return keep_size(&config->cache_bytes, value, problem);
+}
+
 static int set_congestion(struct config *config, const char *value, char problem[PROBLEM_MAX])
 {
 	int ret = server_congestion_check(value, problem, PROBLEM_MAX);
@@ -382,6 +387,8 @@ static const struct setting settings[] = {
 	{"scrub", "server", "SIZE",
 	 "read so much of each flash device per second, to find bad blocks (default 8M; 0: not)",
 	 set_scrub},
+	{"cache", "server", "SIZE",
+	 "of the memory, for pages of its flash that were read (default: none)", set_cache},
 	{"pool", "server", "SIZE", "zeroed memory kept ready (default: all that came back)",
 	 set_pool},
 	{"control", "server", "HOST:PORT",

@@ -49,6 +49,7 @@ struct config {
 	unsigned nr_flash;
 	uint16_t flash_port;	    /* 0: any */
 	uint64_t scrub_bytes_per_s; /* 0: not at all */
+	uint64_t cache_bytes;	    /* 0: none */
 	uint64_t memory_bytes;
 	uint64_t pool_bytes;
 	unsigned nr_progress;

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table of frames, its changes and its queues. Called by the store's files; owns the frames, and
+ * not their memory. */
+#include "server/stores/cache.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "server/stores/cache_history.h"
+
+#define LONG_CHANGE  1024U /* blocks; those of more are looked through, not counted by block */
+#define CHANGING_MIN 16384U
+#define HISTORY	     2U /* blocks that are remembered, for each frame */
+#define LIFE	     4U /* a frame sinks after so many uses, for each frame of the cache */
+#define PINNED_SHARE 4U /* at most this part of the frames has pins */
+
+struct cache {
+	struct cache_frame *frames;
+	uint32_t nr_frames;
+	struct cache_frame **buckets; /* of frames that are VALID, or FILLING and not doomed */
+	uint32_t bucket_mask;
+	struct cds_list_head empty;
+	struct cds_list_head queues[CACHE_QUEUES]; /* VALID without pins; the next to sink first */
+	struct cache_history *history;
+	/* How many changes stand around blocks with this hash. Two blocks may share a count: one is
+	 * read past the table in vain then. */
+	uint32_t *changing;
+	uint32_t changing_mask;
+	struct cds_list_head long_changes;
+	uint64_t nr_uses; /* of all frames, ever: the clock of the queues */
+	uint32_t nr_pinned;
+	struct cache_stat stat;
+};
+
+int cache_open(void *memory, uint32_t nr_frames, struct cache **out)
+{
+	struct cache *cache = calloc(1, sizeof(*cache));
+
+	if (!cache)
+		return -ENOMEM;
+	cache->nr_frames = cache->stat.nr_frames = nr_frames;
+	cache->bucket_mask = cache_buckets(nr_frames) - 1;
+	cache->changing_mask =
+		cache_buckets(nr_frames > CHANGING_MIN ? nr_frames : CHANGING_MIN) - 1;
+	cache->frames = calloc(nr_frames, sizeof(*cache->frames));
+	cache->buckets = calloc((size_t)cache->bucket_mask + 1, sizeof(struct cache_frame *));
+	cache->changing = calloc((size_t)cache->changing_mask + 1, sizeof(*cache->changing));
+	cache->history = cache_history_open(nr_frames * HISTORY);
+	if (!cache->frames || !cache->buckets || !cache->changing || !cache->history) {
+		cache_close(cache);
+		return -ENOMEM;
+	}
+	CDS_INIT_LIST_HEAD(&cache->empty);
+	CDS_INIT_LIST_HEAD(&cache->long_changes);
+	for (unsigned i = 0; i < CACHE_QUEUES; i++)
+		CDS_INIT_LIST_HEAD(&cache->queues[i]);
+	for (uint32_t i = 0; i < nr_frames; i++) {
+		struct cache_frame *frame = &cache->frames[i];
+
+		frame->bytes = (char *)memory + (size_t)i * CACHE_BLOCK;
+		CDS_INIT_LIST_HEAD(&frame->waits);
+		cds_list_add_tail(&frame->node, &cache->empty);
+	}
+	*out = cache;
+	return 0;
+}
+
+void cache_close(struct cache *cache)
+{
+	if (!cache)
+		return;
+	cache_history_close(cache->history);
+	free(cache->frames);
+	free(cache->buckets);
+	free(cache->changing);
+	free(cache);
+}
+
+void cache_stat(const struct cache *cache, struct cache_stat *out)
+{
+	*out = cache->stat;
+}
+
+/* ---- Frames and their states */
+
+/* The only one that changes states. */
+static void become(struct cache_frame *frame, enum cache_state state)
+{
+	static const bool is_allowed[4][4] = {
+		[CACHE_EMPTY] = {[CACHE_FILLING] = true},
+		[CACHE_FILLING] = {[CACHE_VALID] = true, [CACHE_EMPTY] = true},
+		[CACHE_VALID] = {[CACHE_RETIRED] = true},
+		[CACHE_RETIRED] = {[CACHE_EMPTY] = true},
+	};
+
+	assert(is_allowed[frame->state][state]);
+	frame->state = state;
+}
+
+static struct cache_frame **link_to(const struct cache *cache, uint64_t range, uint32_t block)
+{
+	struct cache_frame **link = &cache->buckets[cache_hash(range, block) & cache->bucket_mask];
+
+	while (*link && ((*link)->range != range || (*link)->block != block))
+		link = &(*link)->next;
+	return link;
+}
+
+/* Nobody finds it any more. */
+static void hide(struct cache *cache, const struct cache_frame *frame)
+{
+	struct cache_frame **link = link_to(cache, frame->range, frame->block);
+
+	assert(*link == frame);
+	*link = frame->next;
+}
+
+static void make_empty(struct cache *cache, struct cache_frame *frame)
+{
+	assert(frame->nr_pins == 0 && cds_list_empty(&frame->waits));
+	become(frame, CACHE_EMPTY);
+	cds_list_add(&frame->node, &cache->empty);
+	cache->stat.nr_used--;
+}
+
+/* ---- Which goes first */
+
+static void enqueue(struct cache *cache, struct cache_frame *frame, unsigned queue)
+{
+	frame->sinks_at = cache->nr_uses + (uint64_t)LIFE * cache->nr_frames;
+	cds_list_add_tail(&frame->node, &cache->queues[queue]);
+}
+
+/* Puts it behind the others of as many uses. */
+static void enqueue_used(struct cache *cache, struct cache_frame *frame)
+{
+	unsigned queue = 31 - (unsigned)__builtin_clz(frame->nr_uses);
+
+	enqueue(cache, frame, queue < CACHE_QUEUES ? queue : CACHE_QUEUES - 1);
+}
+
+/* Has the first of each queue sink, if its time has come. */
+static void sink(struct cache *cache)
+{
+	for (unsigned i = 1; i < CACHE_QUEUES; i++) {
+		struct cache_frame *frame;
+
+		if (cds_list_empty(&cache->queues[i]))
+			continue;
+		frame = cds_list_first_entry(&cache->queues[i], struct cache_frame, node);
+		if (frame->sinks_at > cache->nr_uses)
+			continue;
+		cds_list_del(&frame->node);
+		enqueue(cache, frame, i - 1);
+	}
+}
+
+/* A frame without pins is in its queue, the others are in none. */
+static void use(struct cache *cache, struct cache_frame *frame)
+{
+	cache->nr_uses++;
+	frame->nr_uses += frame->nr_uses < UINT32_MAX;
+	if (frame->nr_pins == 0) {
+		cds_list_del(&frame->node);
+		enqueue_used(cache, frame);
+	}
+	sink(cache);
+}
+
+/* A VALID frame goes: at once, or when its last pin does. */
+static void retire(struct cache *cache, struct cache_frame *frame)
+{
+	hide(cache, frame);
+	become(frame, CACHE_RETIRED);
+	if (frame->nr_pins > 0)
+		return;
+	cds_list_del(&frame->node);
+	make_empty(cache, frame);
+}
+
+static void remember(struct cache *cache, const struct cache_frame *frame)
+{
+	cache_history_add(cache->history, frame->range, frame->block, frame->nr_uses);
+}
+
+/* Returns an empty frame, for which another may have to go; NULL: all are in use. */
+static struct cache_frame *take_frame(struct cache *cache)
+{
+	struct cache_frame *frame;
+
+	for (unsigned i = 0; i < CACHE_QUEUES && cds_list_empty(&cache->empty); i++) {
+		if (cds_list_empty(&cache->queues[i]))
+			continue;
+		frame = cds_list_first_entry(&cache->queues[i], struct cache_frame, node);
+		remember(cache, frame);
+		retire(cache, frame);
+	}
+	if (cds_list_empty(&cache->empty))
+		return NULL;
+	frame = cds_list_first_entry(&cache->empty, struct cache_frame, node);
+	cds_list_del(&frame->node);
+	return frame;
+}
+
+/* ---- Reading */
+
+static bool is_changing(const struct cache *cache, uint64_t range, uint32_t block)
+{
+	const struct cache_change *change;
+
+	if (cache->changing[cache_hash(range, block) & cache->changing_mask] > 0)
+		return true;
+	cds_list_for_each_entry (change, &cache->long_changes, node) {
+		if (change->range == range && block >= change->block &&
+		    block - change->block < change->count)
+			return true;
+	}
+	return false;
+}
+
+static enum cache_answer begin_filling(struct cache *cache, uint64_t range, uint32_t block,
+				       struct cache_frame **out)
+{
+	struct cache_frame *frame = is_changing(cache, range, block) ? NULL : take_frame(cache);
+	struct cache_frame **link;
+
+	if (!frame) {
+		cache->stat.nr_past++;
+		return CACHE_PAST;
+	}
+	become(frame, CACHE_FILLING);
+	frame->range = range;
+	frame->block = block;
+	frame->is_doomed = false;
+	frame->nr_uses = cache_history_take(cache->history, range, block);
+	frame->nr_uses += frame->nr_uses < UINT32_MAX;
+	cache->nr_uses++;
+	link = &cache->buckets[cache_hash(range, block) & cache->bucket_mask];
+	frame->next = *link;
+	*link = frame;
+	cache->stat.nr_misses++;
+	cache->stat.nr_used++;
+	*out = frame;
+	return CACHE_MISS;
+}
+
+enum cache_answer cache_ask(struct cache *cache, uint64_t range, uint32_t block,
+			    struct cache_frame **out)
+{
+	struct cache_frame *frame = *link_to(cache, range, block);
+
+	if (!frame)
+		return begin_filling(cache, range, block, out);
+	*out = frame;
+	if (frame->state == CACHE_FILLING) {
+		cache->stat.nr_shared++;
+		return CACHE_WAIT;
+	}
+	cache->stat.nr_hits++;
+	use(cache, frame);
+	return CACHE_HIT;
+}
+
+void cache_await(struct cache_frame *frame, struct cache_wait *wait)
+{
+	assert(frame->state == CACHE_FILLING);
+	cds_list_add_tail(&wait->node, &frame->waits);
+}
+
+struct cache_wait *cache_next_wait(struct cache_frame *frame)
+{
+	struct cache_wait *wait;
+
+	if (cds_list_empty(&frame->waits))
+		return NULL;
+	wait = cds_list_first_entry(&frame->waits, struct cache_wait, node);
+	cds_list_del(&wait->node);
+	return wait;
+}
+
+void cache_filled(struct cache *cache, struct cache_frame *frame, int result, uint32_t sum)
+{
+	if (result == 0 && !frame->is_doomed) {
+		become(frame, CACHE_VALID);
+		frame->sum = sum;
+		enqueue_used(cache, frame);
+		sink(cache);
+		return;
+	}
+	if (!frame->is_doomed)
+		hide(cache, frame);
+	make_empty(cache, frame);
+}
+
+/* ---- Pins */
+
+struct cache_frame *cache_pin(struct cache *cache, uint64_t range, uint32_t block)
+{
+	struct cache_frame *frame = *link_to(cache, range, block);
+
+	if (!frame || frame->state != CACHE_VALID)
+		return NULL;
+	if (frame->nr_pins == 0 && cache->nr_pinned >= cache->nr_frames / PINNED_SHARE)
+		return NULL;
+	if (frame->nr_pins++ == 0) {
+		cds_list_del(&frame->node);
+		cache->nr_pinned++;
+	}
+	cache->stat.nr_hits++;
+	use(cache, frame);
+	return frame;
+}
+
+void cache_unpin(struct cache *cache, struct cache_frame *frame)
+{
+	if (--frame->nr_pins > 0)
+		return;
+	cache->nr_pinned--;
+	if (frame->state == CACHE_RETIRED)
+		make_empty(cache, frame);
+	else
+		enqueue_used(cache, frame);
+}
+
+/* ---- Changes */
+
+static void invalidate(struct cache *cache, struct cache_frame *frame)
+{
+	if (frame->state == CACHE_FILLING) {
+		hide(cache, frame);
+		frame->is_doomed = true;
+	} else {
+		retire(cache, frame);
+	}
+}
+
+/* A short change is counted at each of its blocks. The uses of those stay known. */
+static void begin_by_block(struct cache *cache, const struct cache_change *change)
+{
+	for (uint64_t i = 0; i < change->count; i++) {
+		const uint32_t block = (uint32_t)(change->block + i);
+		struct cache_frame *frame = *link_to(cache, change->range, block);
+
+		cache->changing[cache_hash(change->range, block) & cache->changing_mask]++;
+		if (frame && frame->state == CACHE_VALID)
+			remember(cache, frame);
+		if (frame)
+			invalidate(cache, frame);
+	}
+}
+
+static void begin_long(struct cache *cache, struct cache_change *change)
+{
+	cds_list_add(&change->node, &cache->long_changes);
+	for (uint32_t i = 0; i < cache->nr_frames; i++) {
+		struct cache_frame *frame = &cache->frames[i];
+		bool is_found = frame->state == CACHE_VALID ||
+				(frame->state == CACHE_FILLING && !frame->is_doomed);
+
+		if (is_found && frame->range == change->range && frame->block >= change->block &&
+		    frame->block - change->block < change->count)
+			invalidate(cache, frame);
+	}
+}
+
+void cache_change_begin(struct cache *cache, struct cache_change *change, uint64_t range,
+			uint64_t block, uint64_t count)
+{
+	if (!cache)
+		return;
+	change->range = range;
+	change->block = block;
+	change->count = count;
+	if (count > LONG_CHANGE)
+		begin_long(cache, change);
+	else
+		begin_by_block(cache, change);
+}
+
+void cache_change_end(struct cache *cache, struct cache_change *change)
+{
+	if (!cache)
+		return;
+	if (change->count > LONG_CHANGE) {
+		cds_list_del(&change->node);
+		return;
+	}
+	for (uint64_t i = 0; i < change->count; i++)
+		cache->changing[cache_hash(change->range, (uint32_t)(change->block + i)) &
+				cache->changing_mask]--;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Shared by pager.c (transfers) and pager_cached.c (those that go through the cache). */
+#ifndef SERVER_PAGER_PRIVATE_H
+#define SERVER_PAGER_PRIVATE_H
+
+#include "server/stores/store_private.h"
+
+/* Longer reads go past the cache. The device is at its best there, copying them would hold up the
+ * others, and they would drive everything else out. */
+#define PAGES_CACHED_MAX (UINT64_C(64) << 10)
+#define PAGES_NR_BLOCKS	 (PAGES_CACHED_MAX / FTL_BLOCK + 1)
+
+struct page_io;
+
+/* A transfer waits for a block that is being read. */
+struct page_wait {
+	struct cache_wait wait;
+	struct page_io *io;
+	unsigned index; /* of the block in the transfer */
+};
+
+/* A transfer, from when it takes memory until both the transport and the layer are done with it. */
+struct page_io {
+	struct cds_list_head node; /* of the spare ones */
+	struct store_extent *extent;
+	struct fabric_paged *paged; /* NULL: the transport has left */
+	struct progress_work *work; /* of its connection, which it keeps from being over */
+	struct cache_frame *pinned; /* the memory is this frame's; or NULL, and it is … */
+	struct zone_buffer *buffer; /* … this one's; or NULL, and it has memory of its own: */
+	void *own;
+	struct iovec iov;
+	uint32_t sums[FABRIC_PAGED_MAX / FTL_BLOCK]; /* of a checked one */
+	struct store_work at_layer;
+	bool is_under_way;
+	bool is_lost; /* the layer will not end it, and its memory may still be the device's */
+	unsigned
+		nr_left; /* parts that have not ended: requests to the layer, waits, the beginning */
+	unsigned nr_at_layer; /* requests */
+	int status;
+	uint64_t skip; /* a read: bytes of its first block before it */
+	union {
+		struct {
+			struct ftl_get get;
+			struct iovec past; /* where it goes */
+			struct page_wait waits[PAGES_NR_BLOCKS];
+		};
+		struct {
+			struct ftl_put put;
+			struct ftl_sync sync;
+			struct cache_change change;
+		};
+	};
+};
+
+/* A part of the transfer has ended. */
+void page_part_ended(struct page_io *io, int result);
+
+/* ---- pager_cached.c */
+
+int pages_cache_open(struct pages *pages, uint64_t bytes);
+void pages_cache_close(struct pages *pages);
+/* Pins the frame out of which a read can be answered; NULL: none can. */
+struct cache_frame *pages_pin(const struct store_extent *extent, const struct fabric_paged *paged);
+/* Begins a read. Returns how many bytes from its start on the cache brings, each block a part of the
+ * transfer. */
+uint64_t pages_read_cached(struct page_io *io);
+
+#endif
