@@ -24,6 +24,9 @@
 #include "client/files/inode/file_map.h"
 #include "client/files/inode/file_view.h"
 #include "client/files/inode/fs_drop.h"
+#include "client/files/inode/fs_losses.h"
+#include "client/files/inode/stream.h"
+#include "client/files/io/file_stream.h"
 #include "client/files/io/fs_closing.h"
 #include "client/files/io/fs_used.h"
 #include "client/files/io/fs_work.h"
@@ -96,6 +99,7 @@ struct file_inode {
 	struct file_glance glance; /* set from inside the gate, with the lock held */
 	/* Where operations on queues find the bytes, made from inside the gate; NULL: they go the long way. */
 	struct file_view *_Atomic view;
+	struct streams streams;	   /* what its files have read ahead */
 	pthread_mutex_t appending; /* held over a write at the end */
 	pthread_mutex_t extending; /* held over calls that make room */
 
@@ -148,6 +152,7 @@ struct afar_fs {
 	struct fs_closings closings;
 	struct fs_drops drops;
 	struct fs_work work; /* operations on queues that take a thread */
+	struct fs_streams streams;
 
 	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t changed;
@@ -178,6 +183,7 @@ struct afar_file {
 	struct afar_target target;
 	struct cds_list_head target_node; /* of its inode */
 	_Atomic uint32_t nr_idle;	  /* operations that have nothing posted */
+	struct file_reading reading;
 	/* Losses of the inode that syncs need not tell of here, and those that flushes need not. */
 	uint64_t losses_synced, losses_flushed;
 };
@@ -377,27 +383,5 @@ int fs_transfer(struct afar_fs *fs, uint16_t opcode, uint32_t flags, struct targ
 int fs_zero(struct afar_fs *fs, uint64_t pool_offset, uint64_t length);
 /* Has all of the pool made durable. 0 also if something was lost: fs_losses.c knows of which inodes. */
 int fs_sync_pool(struct afar_fs *fs);
-
-/* ---- fs_losses.c */
-
-/* The fs's lock is held for those that begin with writes_. */
-void writes_init(struct fs_writes *all);
-void writes_free(struct fs_writes *all);
-/* Between the first user of an inode and the last. */
-void writes_attach(struct file_inode *inode);
-void writes_detach(struct file_inode *inode);
-/* Around each sync of the pool. `is_done`: it has covered all; `has_lost`: something was lost before it. */
-void writes_begin_sync(struct fs_writes *all);
-void writes_end_sync(struct fs_writes *all, bool is_done, bool has_lost);
-/* Notes that the inode has writes for the next sync. Call it before bytes are sent, and again when they have
- * arrived, because a sync may have begun meanwhile. The second time it does not fail. -ENOMEM. */
-int inode_note_write(struct file_inode *inode);
-/* Returns whether a sync is due because too much is to be remembered of what was closed. */
-bool fs_has_many_unsynced(struct afar_fs *fs);
-/* A file has been opened: its first sync tells of what nobody was told of, its flushes of later losses. */
-void file_begin_losses(struct afar_file *file);
-/* Returns whether something of the inode may be lost that this file has not told of; once. After a sync
- * nobody who opens it later is told of it. */
-bool file_take_loss(struct afar_file *file, bool is_sync);
 
 #endif
