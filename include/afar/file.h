@@ -92,6 +92,16 @@ int afar_file_may_keep(const struct afar_file *file);
 ssize_t afar_file_pread(struct afar_file *file, void *data, size_t length, uint64_t offset);
 ssize_t afar_file_pwrite(struct afar_file *file, const void *data, size_t length, uint64_t offset);
 
+#define AFAR_ADVICE_NORMAL     0U /* read what is asked for, when it is: so it is opened */
+#define AFAR_ADVICE_SEQUENTIAL 1U /* it is read from front to back */
+
+/* Says how a file that is open to read will be read through this handle, as posix_fadvise(2) does. With
+ * AFAR_ADVICE_SEQUENTIAL two afar_file_pread() that go on where the last one ended begin to read ahead, up to some MiB, into
+ * memory of the library. Reads see what they see without it: bytes are given from there only while no other session can have
+ * written them since they were read. Reads beside another session's writer gain nothing. Does not block.
+ * Errors: -EINVAL (unknown advice), -EBADF, -EISDIR. */
+int afar_file_advise(struct afar_file *file, unsigned advice);
+
 #define AFAR_APPEND_MORE 0x1U /* more belongs to it, and follows at once */
 
 /* Writes at the end of the file, whatever flags that was opened with. After one with AFAR_APPEND_MORE no other session appends

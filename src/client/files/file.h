@@ -31,6 +31,12 @@ static inline unsigned file_nr_posted(const struct afar_file *file)
 	       ~(HANDLE_GATE | HANDLE_SHUT);
 }
 
+/* Returns whether its program reads it from front to back, and has said so. */
+static inline bool file_is_streamed(const struct afar_file *file)
+{
+	return atomic_load_explicit(&file->reading.is_sequential, memory_order_relaxed);
+}
+
 /* ---- file.c */
 
 /* Notes that the file is being written, as inode_note_write(). */

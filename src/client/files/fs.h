@@ -23,6 +23,9 @@
 #include "client/files/inode/file_map.h"
 #include "client/files/inode/file_view.h"
 #include "client/files/inode/fs_drop.h"
+#include "client/files/inode/fs_losses.h"
+#include "client/files/inode/stream.h"
+#include "client/files/io/file_stream.h"
 #include "client/files/io/fs_closing.h"
 #include "client/files/io/fs_transfer.h"
 #include "client/files/io/fs_used.h"
@@ -96,6 +99,7 @@ struct file_inode {
 	/* Where operations on queues and near copies find the bytes, made from inside the gate; NULL: they go the long way. */
 	struct file_view *_Atomic view;
 	atomic_uint nr_long_ways;  /* reads and writes that might have been near copies */
+	struct streams streams;	   /* what its files have read ahead */
 	pthread_mutex_t appending; /* held over a write at the end */
 	pthread_mutex_t extending; /* held over calls that make room */
 
@@ -139,6 +143,7 @@ struct afar_fs {
 	struct fs_closings closings;
 	struct fs_drops drops;
 	struct fs_work work; /* operations on queues that take a thread */
+	struct fs_streams streams;
 
 	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t changed;
@@ -169,6 +174,7 @@ struct afar_file {
 	struct afar_target target;
 	struct cds_list_head target_node; /* of its inode */
 	_Atomic uint32_t nr_idle;	  /* operations that have nothing posted */
+	struct file_reading reading;
 	/* Losses of the inode that syncs need not tell of here, and those that flushes need not. */
 	uint64_t losses_synced, losses_flushed;
 };
@@ -365,26 +371,5 @@ void inode_end_append(struct file_inode *inode, bool is_more);
  * again. */
 int inode_tell_end(struct file_inode *inode, uint64_t end, uint64_t layout);
 
-/* ---- fs_losses.c */
-
-/* The fs's lock is held for those that begin with writes_. */
-void writes_init(struct fs_writes *all);
-void writes_free(struct fs_writes *all);
-/* Between the first user of an inode and the last. */
-void writes_attach(struct file_inode *inode);
-void writes_detach(struct file_inode *inode);
-/* Around each sync of the pool. `is_done`: it has covered all; `has_lost`: something was lost before it. */
-void writes_begin_sync(struct fs_writes *all);
-void writes_end_sync(struct fs_writes *all, bool is_done, bool has_lost);
-/* Notes that the inode has writes for the next sync. Call it before bytes are sent, and again when they have
- * arrived, because a sync may have begun meanwhile. The second time it does not fail. -ENOMEM. */
-int inode_note_write(struct file_inode *inode);
-/* Returns whether a sync is due because too much is to be remembered of what was closed. */
-bool fs_has_many_unsynced(struct afar_fs *fs);
-/* A file has been opened: its first sync tells of what nobody was told of, its flushes of later losses. */
-void file_begin_losses(struct afar_file *file);
-/* Returns whether something of the inode may be lost that this file has not told of; once. After a sync
- * nobody who opens it later is told of it. */
-bool file_take_loss(struct afar_file *file, bool is_sync);
 
 #endif

@@ -52,6 +52,13 @@ static struct open_file *open_of(const struct fuse_file_info *info)
 	return (struct open_file *)(uintptr_t)info->fh;
 }
 
+/* Reads ahead of programs that read from front to back. It makes no difference to others. */
+static void advise(const struct open_file *open, struct afar_file *file)
+{
+	if ((open->flags & O_ACCMODE) != O_WRONLY)
+		afar_file_advise(file, AFAR_ADVICE_SEQUENTIAL);
+}
+
 /* Opens what its user has open already, so the mode does not matter any more. A key that is for one user may
  * not say that it is the superuser. */
 static int open_again(const struct mount *mount, const struct open_file *open, int flags,
@@ -61,6 +68,8 @@ static int open_again(const struct mount *mount, const struct open_file *open, i
 
 	if (ret == -EACCES)
 		ret = afar_file_open(mount->fs, &open->asker.who, open->ino, flags, out);
+	if (!ret)
+		advise(open, *out);
 	return ret;
 }
 
@@ -165,6 +174,7 @@ static void fill_info(const struct mount *mount, struct open_file *open,
 static int take_open(struct mount *mount, struct open_file *open)
 {
 	open->is_direct = !afar_file_may_keep(open->first);
+	advise(open, open->first);
 	open->pages = pages_open(open->ino);
 	if (!open->pages) {
 		CALL(mount, afar_file_close(open->first));

@@ -82,6 +82,12 @@ static int64_t do_write(const char *a, const char *b, const char *c)
 	return ret == sizeof(value) ? 0 : ret;
 }
 
+static int64_t do_advise(const char *a, const char *b, const char *c)
+{
+	(void)c;
+	return afar_file_advise(*slot_of(a), (unsigned)strtoul(b, NULL, 10));
+}
+
 static int64_t do_sync(const char *a, const char *b, const char *c)
 {
 	(void)b;
@@ -141,7 +147,7 @@ static const struct {
 	{"create", do_create}, {"open", do_open},	  {"close", do_close},
 	{"read", do_read},     {"write", do_write},	  {"sync", do_sync},
 	{"size", do_size},     {"truncate", do_truncate}, {"rename", do_rename},
-	{"unlink", do_unlink}, {"listed", do_listed},
+	{"unlink", do_unlink}, {"listed", do_listed},	  {"advise", do_advise},
 };
 
 static int64_t call(const char *word, const char *a, const char *b, const char *c)

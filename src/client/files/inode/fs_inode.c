@@ -40,6 +40,7 @@ static struct file_inode *inode_new(struct afar_fs *fs, uint64_t ino)
 	inode->ino = ino;
 	CDS_INIT_LIST_HEAD(&inode->locks);
 	CDS_INIT_LIST_HEAD(&inode->targets);
+	streams_init(&inode->streams);
 	pthread_mutex_init(&inode->appending, NULL);
 	pthread_mutex_init(&inode->extending, NULL);
 	pthread_mutex_init(&inode->lock, NULL);
@@ -58,6 +59,7 @@ static void inode_free(struct file_inode *inode)
 	view_close(&inode->view);
 	file_map_free(&inode->map);
 	file_ahead_end(&inode->ahead);
+	streams_free(&inode->streams);
 	pthread_cond_destroy(&inode->told);
 	pthread_mutex_destroy(&inode->lock);
 	pthread_mutex_destroy(&inode->extending);
@@ -246,6 +248,7 @@ int inode_shut(struct file_inode *inode, uint64_t deadline)
 		return ret;
 	}
 	view_close(&inode->view);
+	streams_drop(&inode->streams, 0, UINT64_MAX);
 	return 0;
 }
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* For programs that keep what they have read of files, as a mount's kernel does: whether they may, and how long that is good. */
+#include "client/files/inode/fs_quiet.h"
+
 #include <errno.h>
 
 #include "base/error.h"
@@ -45,13 +47,27 @@ static int ask(struct afar_fs *fs, uint64_t ino, uint64_t deadline, struct afar_
 	return ret;
 }
 
+/* Returns whether the promise is there, and stays for a while. */
+static bool is_promised(struct afar_fs *fs, uint64_t ino)
+{
+	return attr_cache_since(&fs->attr_cache, ino) &&
+	       attr_cache_lasts(&fs->attr_cache, LASTS_MS);
+}
+
+uint64_t fs_promise_quiet(struct afar_fs *fs, uint64_t ino, int timeout_ms)
+{
+	if (!is_promised(fs, ino))
+		ask(fs, ino, clock_deadline_ms(timeout_ms), NULL);
+	return attr_cache_since(&fs->attr_cache, ino);
+}
+
 PUBLIC_CALL(int, afar_fs_keep_quiet, (struct afar_fs *fs, uint64_t ino), (fs, ino))
 {
 	int ret = fs_enter(fs);
 
 	if (ret)
 		return ret;
-	if (!attr_cache_since(&fs->attr_cache, ino) || !attr_cache_lasts(&fs->attr_cache, LASTS_MS))
+	if (!is_promised(fs, ino))
 		ret = ask(fs, ino, fs_deadline(fs), NULL);
 	handle_unuse(&fs->handle);
 	return ret;

@@ -526,7 +526,10 @@ static int close_handles(struct afar_file *file)
 		file_reopen_target(file);
 		return error_fail(ret, "close a file: calls on it are under way");
 	}
-	return ret ? error_fail(ret, "close a file: it is closed already") : 0;
+	if (ret)
+		return error_fail(ret, "close a file: it is closed already");
+	file_stream_end(file);
+	return 0;
 }
 
 PUBLIC_CALL(int, afar_file_close, (struct afar_file *file), (file))

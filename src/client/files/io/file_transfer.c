@@ -197,8 +197,8 @@ static bool find_same_host(const void *argument, uint64_t *pool_offset)
 		return false;
 	if (!range->is_write)
 		return true;
-	/* The first write since a sync notes more, and one to what others keep notes that it has arrived. */
-	if (!inode_has_noted_write(inode, range->offset) ||
+	/* The first write since a sync notes more, and one to what others keep, or was read ahead, notes that it has arrived. */
+	if (!inode_has_noted_write(inode, range->offset) || streams_are_there(&inode->streams) ||
 	    atomic_load_explicit(&inode->kept, memory_order_relaxed) != INODE_NOT_KEPT)
 		return false;
 	inode_touch(inode);
@@ -295,7 +295,9 @@ static ssize_t plan_known(struct plan *plan, struct file_inode *inode,
 	return ret;
 }
 
-ssize_t file_read(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr)
+/* Reads from inside the gate. `is_once`: does not try again while servers cannot be reached. */
+static ssize_t read_inside(struct afar_file *file, const struct afar_file_vector *vectors,
+			   unsigned nr, bool is_once)
 {
 	struct file_inode *inode = file->inode;
 	struct plan plan;
@@ -303,16 +305,38 @@ ssize_t file_read(struct afar_file *file, const struct afar_file_vector *vectors
 	int ret = 0;
 
 	plan_init(&plan);
-	inode_enter(inode);
 	sum = plan_known(&plan, inode, vectors, nr);
 	if (sum > 0) {
 		plan_fill_holes(&plan, 0);
-		ret = fs_transfer(file->fs, AFAR_OP_READ, 0, plan.pieces, plan.nr);
+		ret = is_once ? target_transfer_pieces(fs_pool(file->fs), AFAR_OP_READ, 0,
+						       plan.pieces, plan.nr)
+			      : fs_transfer(file->fs, AFAR_OP_READ, 0, plan.pieces, plan.nr);
 		ret = plan_fail(inode, "read", plan.pieces, plan.nr, vectors, nr, ret);
 	}
-	inode_leave(inode);
 	plan_free(&plan);
 	return ret ? ret : sum;
+}
+
+ssize_t file_read(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr)
+{
+	ssize_t ret;
+
+	inode_enter(file->inode);
+	ret = read_inside(file, vectors, nr, false);
+	inode_leave(file->inode);
+	return ret;
+}
+
+static ssize_t read_once(struct afar_file *file, void *data, size_t length, uint64_t offset)
+{
+	const struct afar_file_vector vector = {.offset = offset, .data = data, .length = length};
+	ssize_t ret;
+
+	if (!inode_try_enter(file->inode))
+		return 0;
+	ret = read_inside(file, &vector, 1, true);
+	inode_leave(file->inode);
+	return ret;
 }
 
 static ssize_t read_entered(struct afar_file *file, const struct afar_file_vector *vectors,
@@ -352,7 +376,10 @@ PUBLIC_CALL(ssize_t, afar_file_pread,
 	ret = file_enter(file);
 	if (ret)
 		return ret;
-	ret = read_entered(file, &vector, 1);
+	if (file_is_streamed(file) && file_stream_read(file, data, length, offset, read_once))
+		ret = (ssize_t)length;
+	else
+		ret = read_entered(file, &vector, 1);
 	handle_unuse(&file->handle);
 	return ret;
 }
@@ -437,6 +464,15 @@ static int make_covered(struct writing *writing)
 			      : ret;
 }
 
+/* Bytes have arrived, or may have: what was read ahead there is old. */
+static void drop_ahead(const struct writing *writing)
+{
+	struct streams *streams = &writing->file->inode->streams;
+
+	for (unsigned i = 0; i < writing->nr && streams_are_there(streams); i++)
+		streams_drop(streams, writing->vectors[i].offset, writing->vectors[i].length);
+}
+
 /* Writes once. -ESTALE: the file was made shorter meanwhile, so it has to be done again. */
 static int write_once(struct writing *writing)
 {
@@ -454,6 +490,7 @@ static int write_once(struct writing *writing)
 				  writing->plan.pieces, writing->plan.nr);
 		inode_note_write(inode);
 		inode_note_arrival(inode);
+		drop_ahead(writing);
 		ret = plan_fail(inode, "write", writing->plan.pieces, writing->plan.nr,
 				writing->vectors, writing->nr, ret);
 	}

@@ -211,12 +211,14 @@ static struct afar_fs *fs_new(struct afar_namespace *ns, const struct afar_fs_op
 	closings_init(&fs->closings);
 	drops_init(&fs->drops, options);
 	fs_work_init(&fs->work);
+	fs_streams_init(&fs->streams);
 	return fs;
 }
 
 static void fs_destroy(struct afar_fs *fs)
 {
 	fs_work_end(fs);
+	fs_streams_end(&fs->streams);
 	closings_free(&fs->closings);
 	attr_cache_free(&fs->attr_cache);
 	used_free(&fs->used);
