@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What pages.c, pages_drop.c and pages_watch.c share: the table of files, and their threads. See pages.h.
+ * The table of files, which pages.c, pages_drop.c and pages_watch.c share, and their threads. See pages.h.
  *
  * No old page is ever taken for a good one. Each file has the number of the time in which all of its pages were read, undisturbed.
  * A read in another time makes it 0, before the kernel has the page. A new number is set before pages are dropped, and dropping
