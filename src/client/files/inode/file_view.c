@@ -15,7 +15,7 @@ static struct file_view *view_new(const struct file_map *map)
 		return NULL;
 	view->nr = map->nr;
 	view->nr_changes = map->nr_changes;
-	atomic_init(&view->last, 0);
+	atomic_init(&view->last, view->runs);
 	memcpy(view->runs, map->runs, map->nr * sizeof(*map->runs));
 	return view;
 }
@@ -70,6 +70,6 @@ const struct file_run *view_search(struct file_view *view, uint64_t unit)
 	}
 	if (unit - view->runs[low].unit >= view->runs[low].nr)
 		return NULL;
-	atomic_store_explicit(&view->last, low, memory_order_relaxed);
+	atomic_store_explicit(&view->last, &view->runs[low], memory_order_relaxed);
 	return &view->runs[low];
 }

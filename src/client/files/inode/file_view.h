@@ -15,9 +15,9 @@
 
 struct file_view {
 	_Atomic uint64_t size; /* of the file, at least; it only grows */
-	_Atomic size_t
-		last; /* the index of the run that was found last: the next one is often there, too */
-	size_t nr;    /* not 0 */
+	/* The run that was found last: the next bytes are often there, too. */
+	const struct file_run *_Atomic last;
+	size_t nr;	     /* not 0 */
 	uint64_t nr_changes; /* of the map, when this was made */
 	struct file_run runs[];
 };
@@ -29,7 +29,7 @@ void view_refresh(struct file_view *_Atomic *place, pthread_mutex_t *lock,
 /* Closes it, and waits until nobody uses what was in it. The gate is shut. */
 void view_close(struct file_view *_Atomic *place);
 
-/* Within an epoch section. Finds the run that has a unit, by its index from then on; NULL: there is none. */
+/* Within an epoch section. Finds the run that has a unit, and remembers it; NULL: there is none. */
 const struct file_run *view_search(struct file_view *view, uint64_t unit);
 /* Within an epoch section. Returns how many of the bytes from `offset` on are together in the pool, up to `length`, and where. 0:
  * the first is not in the view. `length` is not 0. */
@@ -37,8 +37,7 @@ static inline uint64_t view_find(struct file_view *view, uint64_t offset, uint64
 				 uint64_t *pool_offset)
 {
 	const uint64_t unit = offset / FILE_UNIT;
-	const struct file_run *run =
-		&view->runs[atomic_load_explicit(&view->last, memory_order_relaxed)];
+	const struct file_run *run = atomic_load_explicit(&view->last, memory_order_relaxed);
 	uint64_t within, left;
 
 	if (unit - run->unit >= run->nr)
