@@ -33,6 +33,8 @@ static inline unsigned file_nr_posted(const struct afar_file *file)
 
 /* ---- file.c */
 
+/* Returns what the manager is told that the file is opened for. */
+uint32_t file_hold_access(const struct afar_file *file);
 /* Notes that the file is being written, as inode_note_write(). */
 int file_note_write(struct afar_file *file);
 /* Opens, without being a public call. */
@@ -52,6 +54,18 @@ void file_drop(struct afar_file *file);
 void file_undo_close(struct late_close *closing);
 /* As afar_file_sync(). */
 int file_sync(struct afar_file *file);
+
+/* ---- file_kept.c */
+
+/* Gives a file that is being opened a hold, and its inode, that an earlier one has left; else it has none. Returns 1 if the file is open with that.
+ * 0: the manager has to be asked. */
+int file_take_kept(struct afar_file *file, uint64_t ino);
+/* Takes that back, because the manager has refused, or was not heard of. False: the manager has to be told. */
+bool file_leave_kept(struct afar_file *file);
+/* Ends a file that its program has closed, and keeps its hold. False: the manager has to be told, and the file is as it was. */
+bool file_keep(struct afar_file *file);
+/* A file that may be one to write has its hold, and is about to be opened. */
+void file_let_writer(struct afar_file *file);
 
 /* ---- file_change.c */
 
