@@ -3,6 +3,8 @@
 #ifndef CLIENT_FILE_H
 #define CLIENT_FILE_H
 
+#include <fcntl.h>
+
 #include "client/files/fs.h"
 
 /* ---- file_handle.c */
@@ -31,10 +33,15 @@ static inline unsigned file_nr_posted(const struct afar_file *file)
 	       ~(HANDLE_GATE | HANDLE_SHUT);
 }
 
+/* Returns what the manager is told that the file is opened for. */
+static inline uint32_t file_hold_access(const struct afar_file *file)
+{
+	return file->access |
+	       (file->fs->drops.tell && !(file->flags & O_APPEND) ? FS_KEEPS_PAGES : 0);
+}
+
 /* ---- file.c */
 
-/* Returns what the manager is told that the file is opened for. */
-uint32_t file_hold_access(const struct afar_file *file);
 /* Notes that the file is being written, as inode_note_write(). */
 int file_note_write(struct afar_file *file);
 /* Opens, without being a public call. */

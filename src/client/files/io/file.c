@@ -25,12 +25,6 @@ static uint32_t access_of(int flags)
 	}
 }
 
-uint32_t file_hold_access(const struct afar_file *file)
-{
-	return file->access |
-	       (file->fs->drops.tell && !(file->flags & O_APPEND) ? FS_KEEPS_PAGES : 0);
-}
-
 static int check_flags(const struct afar_fs *fs, int flags)
 {
 	if ((flags & O_ACCMODE) == O_ACCMODE)
