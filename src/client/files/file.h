@@ -3,6 +3,8 @@
 #ifndef CLIENT_FILE_H
 #define CLIENT_FILE_H
 
+#include <fcntl.h>
+
 #include "client/files/fs.h"
 
 /* ---- file_handle.c */
@@ -37,6 +39,13 @@ static inline bool file_is_streamed(const struct afar_file *file)
 	return atomic_load_explicit(&file->reading.is_sequential, memory_order_relaxed);
 }
 
+/* Returns what the manager is told that the file is opened for. */
+static inline uint32_t file_hold_access(const struct afar_file *file)
+{
+	return file->access |
+	       (file->fs->drops.tell && !(file->flags & O_APPEND) ? FS_KEEPS_PAGES : 0);
+}
+
 /* ---- file.c */
 
 /* Notes that the file is being written, as inode_note_write(). */
@@ -58,6 +67,18 @@ void file_drop(struct afar_file *file);
 void file_undo_close(struct late_close *closing);
 /* As afar_file_sync(). */
 int file_sync(struct afar_file *file);
+
+/* ---- file_kept.c */
+
+/* Gives a file that is being opened a hold, and its inode, that an earlier one has left; else it has none. Returns 1 if the file is open with that.
+ * 0: the manager has to be asked. */
+int file_take_kept(struct afar_file *file, uint64_t ino);
+/* Takes that back, because the manager has refused, or was not heard of. False: the manager has to be told. */
+bool file_leave_kept(struct afar_file *file);
+/* Ends a file that its program has closed, and keeps its hold. False: the manager has to be told, and the file is as it was. */
+bool file_keep(struct afar_file *file);
+/* A file that may be one to write has its hold, and is about to be opened. */
+void file_let_writer(struct afar_file *file);
 
 /* ---- file_change.c */
 

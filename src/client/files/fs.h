@@ -26,6 +26,8 @@
 #include "client/files/inode/fs_losses.h"
 #include "client/files/inode/stream.h"
 #include "client/files/io/file_stream.h"
+#include "client/files/inode/fs_hold.h"
+#include "client/files/inode/fs_kept.h"
 #include "client/files/io/fs_closing.h"
 #include "client/files/io/fs_transfer.h"
 #include "client/files/io/fs_used.h"
@@ -42,14 +44,6 @@ struct fs_who {
 	uint32_t groups[FS_WHO_GROUPS_MAX];
 };
 
-/* An open file, as the manager knows it, and is told again after it may have restarted. */
-struct fs_hold {
-	struct cds_list_head node; /* of the fs; guarded by its lock */
-	struct file_inode *inode;
-	uint64_t handle;
-	uint32_t access; /* R_OK, W_OK, FS_KEEPS_PAGES */
-};
-
 /* Tells whether an inode was written since its size and times were committed. */
 enum inode_touched {
 	INODE_UNTOUCHED,
@@ -57,8 +51,6 @@ enum inode_touched {
 	INODE_TELLING, /* and the manager is being told when, and has not answered */
 	INODE_UNTOLD,  /* and the manager does not know when */
 };
-
-#define FS_KEEPS_PAGES 16U /* FileOpen.access */
 
 /* Other sessions may keep pages of an inode. They drop these when we say that it was written. */
 enum inode_kept {
@@ -82,11 +74,14 @@ struct fs_lock {
 
 struct file_inode {
 	struct cds_list_head node;    /* of its bucket; guarded by the fs's lock, as the next two */
-	unsigned nr_users;	      /* open files, and those that are being opened */
+	unsigned nr_users;	      /* open files, those that are being opened, and kept holds */
 	bool is_ending;		      /* its last file is being closed */
 	struct cds_list_head locks;   /* struct fs_lock; guarded by the fs's lock, too */
 	atomic_bool has_unsure_locks; /* of a call whose outcome is unknown */
 	atomic_bool has_grown;	      /* it may have room behind its end that we asked for */
+	/* Holds that are kept (fs_kept.h), and how many holds may write. Guarded by the fs's lock. */
+	struct cds_list_head kept_holds;
+	unsigned nr_writers;
 	_Atomic enum inode_touched touched;
 	_Atomic enum inode_kept kept;
 	atomic_bool is_prepared; /* its first unit came with the making; nobody has written there */
@@ -148,6 +143,7 @@ struct afar_fs {
 	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t changed;
 	struct cds_list_head holds;
+	struct fs_kept kept;
 	struct cds_list_head lock_waits; /* struct fs_lock_wait: fs_lock.c */
 	uint64_t nr_reclaims;		 /* times that the manager was told of all holds */
 	/* Events after which the manager's earlier answers about an inode may be wrong, because parts
@@ -159,6 +155,19 @@ struct afar_fs {
 	struct fs_writes writes;
 	struct cds_list_head inodes[FS_BUCKETS];
 };
+
+/* Let kept holds of an inode go; 0: all. The first with the session's lock held. */
+static inline void kept_let_go(struct afar_fs *fs, uint64_t ino)
+{
+	/* A thread that keeps one asks afterwards whether we have been here. */
+	if (atomic_load(&fs->kept.nr) != 0)
+		fs->kept.calls->let_go(fs, ino);
+}
+static inline void kept_drop(struct afar_fs *fs, uint64_t ino)
+{
+	if (atomic_load(&fs->kept.nr) != 0)
+		fs->kept.calls->drop(fs, ino);
+}
 
 struct afar_file {
 	struct handle handle; /* in use during calls */
@@ -205,30 +214,6 @@ int fs_grow(struct afar_fs *fs, uint64_t pool_bytes, uint64_t bytes);
 /* Makes the pool of a file system that has just been made, a small one. */
 int fs_make_pool(struct afar_namespace *ns);
 
-/* ---- fs_reclaim.c */
-
-/* Numbers a handle. */
-uint64_t fs_new_handle(struct afar_fs *fs);
-/* Notes a handle that is about to be opened, or has just been. The inode is the caller's to put after
- * the hold has ended. NULL: no memory. */
-struct fs_hold *fs_hold_new(struct file_inode *inode, uint64_t handle, uint32_t access);
-/* Forgets it. NULL does nothing. */
-void fs_hold_end(struct afar_fs *fs, struct fs_hold *hold);
-/* Returns how often the manager was told of all holds. Compare it before and after a call that
- * opens or closes. If it differs, the manager may have carried out the call before it restarted. */
-uint64_t fs_count_reclaims(struct afar_fs *fs);
-/* Tells the manager again of a hold that it may have forgotten. */
-int fs_reclaim_again(struct afar_fs *fs, const struct fs_hold *hold);
-/* Has the manager ask which inodes are used. */
-int fs_reclaim_uses(struct afar_fs *fs);
-/* Makes the session tell of the file system's holds whenever it resumes, until it leaves. -EBUSY: the
- * session has it open already. */
-int fs_join_session(struct afar_fs *fs);
-void fs_leave_session(struct afar_fs *fs);
-/* Tells the manager of all holds of the session's file systems. The session's lock is held; calls
- * that go on come behind it. */
-void fs_session_resumed(struct afar_session *session);
-
 /* ---- fs_lock.c */
 
 /* Forgets what was locked through a handle that is closed. The fs's lock is held. */
@@ -254,6 +239,8 @@ void fs_await_recalls(struct afar_fs *fs);
 /* Gets the inode for a file that is being opened, which is one more user. Waits while its last file is
  * being closed. NULL: no memory. */
 struct file_inode *inode_get(struct afar_fs *fs, uint64_t ino);
+/* Finds one that is open, or being opened, or whose hold is kept; else NULL. The fs's lock is held. */
+struct file_inode *inode_cached(struct afar_fs *fs, uint64_t ino);
 /* Finds one that files are open of, and that is not ending, for a recall: the caller is one more user,
  * and counted in nr_recalls. Else NULL. Does not wait. */
 struct file_inode *inode_find(struct afar_fs *fs, uint64_t ino);

@@ -41,6 +41,7 @@ struct outgoing {
 	uint64_t fs;	    /* what it is about: the namespace's number */
 	uint64_t ino;
 	uint64_t recall; /* its number, or the revoke's, or the round's */
+	unsigned what;	 /* HOLD_… */
 	uint64_t sweep;	 /* its number there */
 	/* The answer for a call that cannot be sent. It is made first, so that there always is
 	 * one. */

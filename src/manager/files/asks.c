@@ -81,6 +81,15 @@ bool holds_ask_who(const Afar__FilesHold *ask)
 	return false;
 }
 
+bool holds_want_delegation(const Afar__FilesHold *ask)
+{
+	for (size_t i = 0; i < ask->n_operations; i++)
+		if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_OPEN &&
+		    ask->operations[i]->open->wants_delegation)
+			return true;
+	return false;
+}
+
 /* The others are for files that the session has opened. */
 bool changes_ask_who(const Afar__FilesChange *ask)
 {

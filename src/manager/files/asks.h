@@ -9,6 +9,8 @@
 bool looks_ask_who(const Afar__FilesLook *ask);
 bool holds_ask_who(const Afar__FilesHold *ask);
 bool changes_ask_who(const Afar__FilesChange *ask);
+/* True: one of the openings would have its file delegated. */
+bool holds_want_delegation(const Afar__FilesHold *ask);
 /* The rights on the namespace that a call takes. */
 uint32_t rights_to_look(const Afar__FilesLook *ask);
 uint32_t rights_to_hold(const Afar__FilesHold *ask);

@@ -197,6 +197,19 @@ static int look(struct fs *fs, const struct who *who, const Afar__FileLook *ask,
 
 /* ---- Holding */
 
+static int open_file(struct fs *fs, const struct who *who, const struct session *session,
+		     const Afar__FileOpen *ask, Afar__FileResult *result)
+{
+	struct file *file;
+	int ret = hold_open(fs, who, session, ask, &file);
+
+	if (ret == 0)
+		ret = tell_opened(file, session, ask->handle, ask->access, result);
+	if (ret == 0 && ask->wants_delegation)
+		result->is_delegated = delegation_give(file, session);
+	return ret;
+}
+
 static int hold(struct fs *fs, const struct who *who, const struct session *session,
 		const Afar__FileHold *ask, Afar__FileResult *result)
 {
@@ -205,10 +218,7 @@ static int hold(struct fs *fs, const struct who *who, const struct session *sess
 
 	switch (ask->what_case) {
 	case AFAR__FILE_HOLD__WHAT_OPEN:
-		ret = hold_open(fs, who, session, ask->open, &file);
-		return ret == 0 ? tell_opened(file, session, ask->open->handle, ask->open->access,
-					      result)
-				: ret;
+		return open_file(fs, who, session, ask->open, result);
 	case AFAR__FILE_HOLD__WHAT_END:
 		ret = hold_end(fs, session, ask->end, &file);
 		return ret == 0 ? tell(file, result) : ret;
@@ -552,8 +562,15 @@ int files_hold(struct core *core, struct session *session, struct event *event)
 	const struct call call = {
 		ask->fs, ask->who, ask->n_operations, rights_to_hold(ask), holds_ask_who(ask),
 		run_hold};
+	struct fs *fs = holds_want_delegation(ask) ? files_find(core, ask->fs) : NULL;
+	int ret;
 
-	return run_call(core, session, event, &call);
+	if (fs)
+		delegation_begin(fs, session, ask->dropped);
+	ret = run_call(core, session, event, &call);
+	if (fs && ret == 0)
+		delegation_renew(fs, session, event->reply->file_results);
+	return ret;
 }
 
 static int run_change(struct fs *fs, const struct who *who, const struct session *session,

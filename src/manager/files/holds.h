@@ -41,11 +41,20 @@ uint64_t recalls_wait(struct core *core, const struct event *event, const struct
 uint64_t drops_wait_to_look(struct core *core, struct event *event, const struct fs *fs);
 uint64_t drops_wait_to_hold(struct core *core, struct event *event, const struct fs *fs);
 uint64_t drops_wait_to_change(struct core *core, struct event *event, struct fs *fs);
+/* Until when a call waits for others to close what they have open to read of an inode, and their programs have closed; asks them. */
+uint64_t kept_wait_for(struct core *core, struct event *event, const struct fs *fs, uint64_t ino);
 /* Returns whether another session keeps pages of it. */
 bool file_has_kept_pages(const struct file *file, uint64_t session);
 /* Until when somebody waits who asks where a file's bytes are. */
 uint64_t recall_wait_for(struct core *core, const struct event *event, const struct fs *fs,
 			 uint64_t ino);
+
+/* ---- kept.c */
+
+/* Until when an opening to write, or a change that takes a file's last name, waits for that. Call it when nobody is waited for to drop anything:
+ * who has dropped the file has closed it so, too. */
+uint64_t kept_wait_to_hold(struct core *core, struct event *event, const struct fs *fs);
+uint64_t kept_wait_to_change(struct core *core, struct event *event, struct fs *fs);
 
 /* ---- refusals.c */
 

@@ -28,7 +28,7 @@
 #include "manager/files/table.h"
 #include "rpc/delegation.h"
 
-static outgoing_answered answered, dropped, closed, timed;
+static outgoing_answered answered, others_answered;
 
 /* How long a session may take to end what it has posted. Others who want the file wait no longer for
  * that either, however patient whoever makes it shorter is. */
@@ -385,9 +385,13 @@ uint64_t recall_wait_for(struct core *core, const struct event *event, const str
 /* Returns whether others are asked about a hold. */
 static bool is_for(const struct hold *hold, unsigned what, uint64_t but)
 {
-	const uint32_t access = what == HOLD_DROPS ? FILE_KEEPS_PAGES : W_OK;
-
-	return hold->session != but && (hold->access & access);
+	if (hold->session == but)
+		return false;
+	if (what == HOLD_DROPS)
+		return hold->access & FILE_KEEPS_PAGES;
+	if (what == HOLD_KEPT)
+		return !(hold->access & W_OK) && !(hold->handle & FILE_USED);
+	return hold->access & W_OK;
 }
 
 bool file_has_kept_pages(const struct file *file, uint64_t session)
@@ -438,25 +442,49 @@ static void note_ask(struct file *file, uint64_t session, unsigned what, uint64_
 	}
 }
 
-static outgoing_answered *const answers[] = {
-	[HOLD_DROPS] = dropped, [HOLD_CLOSES] = closed, [HOLD_TIMES] = timed};
+static struct live_session *live_of(const struct core *core, uint64_t number)
+{
+	const struct session *session = state_session(core->state, number);
+
+	return session ? session->live : NULL;
+}
+
+/* Notes that a session owes an answer from now on. One that is away owes it, too. */
+static void note_debt(const struct core *core, struct live_session *live)
+{
+	if (live->owes_since != 0 && live->owes_at == live->peer)
+		return;
+	live->owes_since = core_now(core);
+	live->owes_at = live->peer;
+}
+
+/* True: it has answered nothing for a second. By its own clock its delegation has run out. */
+static bool is_silent(const struct core *core, uint64_t session)
+{
+	const struct live_session *live = live_of(core, session);
+
+	return live && live->owes_since != 0 && live->owes_at == live->peer &&
+	       live->owes_since + ASK_NS <= core->heard_at;
+}
 
 /* One question at a time, so that who does not answer has one in its queue. */
 static void ask_other(struct file *file, const struct hold *hold, unsigned what)
 {
 	struct core *core = fs_core(file->fs);
-	const struct session *session = state_session(core->state, hold->session);
-	void *peer = session && session->live ? session->live->peer : NULL;
+	struct live_session *live = live_of(core, hold->session);
+	void *peer = live ? live->peer : NULL;
 	const struct hold_ask *last = &hold->asks[what];
 	struct outgoing *outgoing;
 	Afar__Request *request;
 
+	if (live)
+		note_debt(core, live);
 	if (last->asked > last->answered && (!peer || last->asked_at == peer))
 		return;
 	note_ask(file, hold->session, what, ++core->files->last_recall, NULL);
 	if (!peer)
 		return;
-	outgoing = outgoing_new_to(answers[what], peer);
+	outgoing = outgoing_new_to(others_answered, peer);
 	request = new_ask(file, what);
 	if (!outgoing || !request) {
 		if (outgoing)
@@ -469,21 +497,26 @@ static void ask_other(struct file *file, const struct hold *hold, unsigned what)
 	outgoing->fs = file->fs->number;
 	outgoing->ino = file->ino;
 	outgoing->recall = last->asked;
+	outgoing->what = what;
 	note_ask(file, hold->session, what, last->asked, peer);
 	core_call(core, peer, DELEGATION_KEPT_MS, request, outgoing);
 }
 
-static int take_answer(struct core *core, const struct outgoing *outgoing, unsigned what,
-		       bool is_done)
+static int others_answered(struct core *core, struct outgoing *outgoing, struct event *event,
+			   bool is_done)
 {
 	struct fs *fs = files_find(core, outgoing->fs);
 	struct file *file = fs ? file_cached(fs, outgoing->ino) : NULL;
+	struct live_session *live = live_of(core, outgoing->session);
 	struct hold *hold;
 
+	(void)event;
+	if (live && is_done)
+		live->owes_since = 0;
 	if (!file)
 		return 0;
 	cds_list_for_each_entry (hold, &file->holds, node) {
-		struct hold_ask *ask = &hold->asks[what];
+		struct hold_ask *ask = &hold->asks[outgoing->what];
 
 		if (hold->session != outgoing->session || ask->asked != outgoing->recall)
 			continue;
@@ -495,26 +528,8 @@ static int take_answer(struct core *core, const struct outgoing *outgoing, unsig
 	return 0;
 }
 
-static int dropped(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
-{
-	(void)event;
-	return take_answer(core, outgoing, HOLD_DROPS, is_done);
-}
-
-static int closed(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
-{
-	(void)event;
-	return take_answer(core, outgoing, HOLD_CLOSES, is_done);
-}
-
-static int timed(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
-{
-	(void)event;
-	return take_answer(core, outgoing, HOLD_TIMES, is_done);
-}
-
-/* Returns until when an event waits for others that have an inode open. After a second without an answer, a session is not
- * waited for until it has answered. What has come in that second counts, however long the manager was busy with other things. */
+/* Returns until when an event waits for others that have an inode open. After a second without any answer, a session is not
+ * waited for, whatever it has open, until it has answered. An answer that has come in that second counts, however long the manager was busy with other things. */
 static uint64_t ask_others(struct core *core, struct event *event, const struct fs *fs,
 			   uint64_t ino, unsigned what)
 {
@@ -528,6 +543,10 @@ static uint64_t ask_others(struct core *core, struct event *event, const struct 
 	cds_list_for_each_entry (hold, &file->holds, node) {
 		if (!is_for(hold, what, event->session))
 			continue;
+		/* It has dropped the file for this, and let go of what it kept. */
+		if (what == HOLD_KEPT && event->drop != 0 &&
+		    hold->asks[HOLD_DROPS].answered > event->drop)
+			continue;
 		if (event->drop == 0) {
 			event->drop = ++core->files->last_recall;
 			event->drop_until = now + ASK_NS;
@@ -538,6 +557,8 @@ static uint64_t ask_others(struct core *core, struct event *event, const struct 
 			continue;
 		}
 		ask_other(file, hold, what);
+		if (is_silent(core, hold->session))
+			continue;
 		due = hold->asks[what].since + ASK_NS;
 		due = due < event->drop_until ? due : event->drop_until;
 		until = due > until ? due : until;
@@ -559,6 +580,11 @@ static uint64_t ask_to_open(struct core *core, struct event *event, const struct
 	if (access & W_OK)
 		wait = ask_others(core, event, fs, ino, HOLD_DROPS);
 	return wait > until ? wait : until;
+}
+
+uint64_t kept_wait_for(struct core *core, struct event *event, const struct fs *fs, uint64_t ino)
+{
+	return ask_others(core, event, fs, ino, HOLD_KEPT);
 }
 
 uint64_t drops_wait_to_look(struct core *core, struct event *event, const struct fs *fs)

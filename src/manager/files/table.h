@@ -116,13 +116,14 @@ struct hold {
 		/* The last question, and the last that was answered; since when it owes an answer, and over which connection. */
 		uint64_t asked, answered, since;
 		const void *asked_at;
-	} asks[3]; /* HOLD_… */
+	} asks[4]; /* HOLD_… */
 };
 
 enum {
 	HOLD_DROPS,  /* pages that it keeps */
 	HOLD_CLOSES, /* it tells of what it has closed */
 	HOLD_TIMES,  /* and of writes */
+	HOLD_KEPT,   /* it closes what it has open to read, and its programs have closed */
 };
 
 /* Runs of the pool that were given back together. */

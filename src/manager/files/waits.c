@@ -155,6 +155,8 @@ static uint64_t hold_wait(struct core *core, struct event *event)
 		until = delegations_wait_to_hold(core, event, fs);
 		wait = drops_wait_to_hold(core, event, fs);
 		until = wait > until ? wait : until;
+		wait = until <= core_now(core) ? kept_wait_to_hold(core, event, fs) : 0;
+		until = wait > until ? wait : until;
 	}
 	for (size_t i = 0; i < ask->n_operations && fs; i++) {
 		if (ask->operations[i]->what_case == AFAR__FILE_HOLD__WHAT_OPEN)
@@ -188,6 +190,8 @@ static uint64_t change_wait(struct core *core, struct event *event)
 	}
 	until = delegations_wait_to_change(event, fs);
 	wait = drops_wait_to_change(core, event, fs);
+	until = wait > until ? wait : until;
+	wait = until <= core_now(core) ? kept_wait_to_change(core, event, fs) : 0;
 	until = wait > until ? wait : until;
 	wait = recalls_wait(core, event, fs, until <= core_now(core));
 	until = wait > until ? wait : until;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "client/base/abi.h"
@@ -55,19 +56,19 @@ static void add_who(struct attr_cache *cache, const struct fs_who *who)
 		cache->nr_whos++;
 }
 
-/* Returns whether `who` may look names of a directory up: the manager's rule (who_may()). */
-static bool may_search(const struct fs_who *who, const struct afar_file_stat *dir)
+/* Returns whether `who` may read an inode (R_OK), or look names of a directory up (X_OK): the manager's rule (who_may()). */
+static bool may(const struct fs_who *who, const struct afar_file_stat *stat, uint32_t access)
 {
 	const Afar__FileWho *message = &who->message;
-	bool is_member = message->gid == dir->gid;
+	bool is_member = message->gid == stat->gid;
 
 	if (message->uid == 0)
 		return true;
-	if (message->uid == dir->uid)
-		return dir->mode & S_IXUSR;
+	if (message->uid == stat->uid)
+		return stat->mode >> 6 & access;
 	for (size_t i = 0; i < message->n_groups && !is_member; i++)
-		is_member = message->groups[i] == dir->gid;
-	return dir->mode & (is_member ? S_IXGRP : S_IXOTH);
+		is_member = message->groups[i] == stat->gid;
+	return stat->mode >> (is_member ? 3 : 0) & access;
 }
 
 /* ---- Answering programs */
@@ -147,7 +148,7 @@ static int lookup(const struct attr_cache *cache, const struct fs_who *who, uint
 	const struct attr_cache_name *found = attr_cache_find_name(cache, dir, name);
 
 	if (!directory || !directory->is_known || !has_who(cache, who) ||
-	    !may_search(who, &directory->stat))
+	    !may(who, &directory->stat, X_OK))
 		return 1;
 	if (!found)
 		return directory->is_whole && attr_cache_is_ordinary(name) ? -ENOENT : 1;
@@ -192,6 +193,61 @@ bool attr_cache_no_xattrs(struct afar_fs *fs, uint64_t ino)
 	has_none = inode && inode->has_no_xattrs;
 	pthread_mutex_unlock(&cache->lock);
 	return has_none;
+}
+
+bool attr_cache_is_delegated(struct attr_cache *cache, uint64_t ino)
+{
+	const struct attr_cache_inode *inode;
+	bool is_delegated;
+
+	pthread_mutex_lock(&cache->lock);
+	inode = attr_cache_find(cache, ino);
+	is_delegated = inode && inode->is_known && inode->stat.nlink != 0;
+	pthread_mutex_unlock(&cache->lock);
+	return is_delegated;
+}
+
+bool attr_cache_may_read(struct attr_cache *cache, const struct fs_who *who, uint64_t ino,
+			 uint64_t *size, uint64_t *layout)
+{
+	const struct attr_cache_inode *inode;
+	bool is_so;
+
+	pthread_mutex_lock(&cache->lock);
+	inode = is_usable(cache) ? find_settled(cache, ino) : NULL;
+	is_so = inode && S_ISREG(inode->stat.mode) && has_who(cache, who) &&
+		may(who, &inode->stat, R_OK);
+	if (is_so) {
+		*size = inode->stat.bytes;
+		*layout = inode->layout;
+	}
+	pthread_mutex_unlock(&cache->lock);
+	return is_so;
+}
+
+bool known_size(struct attr_cache *cache, uint64_t ino, uint64_t *size)
+{
+	const struct attr_cache_inode *inode;
+
+	pthread_mutex_lock(&cache->lock);
+	inode = is_usable(cache) ? find_settled(cache, ino) : NULL;
+	if (inode)
+		*size = inode->stat.bytes;
+	pthread_mutex_unlock(&cache->lock);
+	return inode;
+}
+
+uint64_t known_ino(struct attr_cache *cache, uint64_t dir, const char *name)
+{
+	const struct attr_cache_name *found;
+	uint64_t ino = 0;
+
+	pthread_mutex_lock(&cache->lock);
+	found = attr_cache_find_name(cache, dir, name);
+	if (found && found->ino != UNKNOWN)
+		ino = found->ino;
+	pthread_mutex_unlock(&cache->lock);
+	return ino;
 }
 
 /* ---- Learning */
@@ -309,6 +365,15 @@ static bool renew(struct attr_cache *cache, const struct attr_cache_mark *mark,
 	return true;
 }
 
+/* Drops all if the manager, or this process, has no room for more. */
+static void drop_if_full(struct attr_cache *cache, const Afar__FileResults *results)
+{
+	if (cache->number == 0 || (!results->is_delegation_full && cache->nr <= KNOWN_MAX))
+		return;
+	cache->dropped = cache->refused = cache->number;
+	attr_cache_forget_all(cache);
+}
+
 void attr_cache_looked(struct afar_fs *fs, const struct attr_cache_mark *mark,
 		       const struct fs_who *who, Afar__FileLook *const *operations,
 		       const Afar__FileResults *results)
@@ -321,10 +386,26 @@ void attr_cache_looked(struct afar_fs *fs, const struct attr_cache_mark *mark,
 	if (renew(cache, mark, results))
 		for (size_t i = 0; i < results->n_results; i++)
 			take_look(cache, mark, operations[i], results->results[i]);
-	if (cache->number != 0 && (results->is_delegation_full || cache->nr > KNOWN_MAX)) {
-		cache->dropped = cache->refused = cache->number;
-		attr_cache_forget_all(cache);
-	}
+	drop_if_full(cache, results);
+	pthread_mutex_unlock(&cache->lock);
+}
+
+void attr_cache_opened(struct afar_fs *fs, const struct attr_cache_mark *mark, const struct fs_who *who,
+		  Afar__FileHold *const *operations, const Afar__FileResults *results)
+{
+	struct attr_cache *cache = &fs->attr_cache;
+	bool is_renewed;
+
+	pthread_mutex_lock(&cache->lock);
+	if (who)
+		add_who(cache, who);
+	is_renewed = renew(cache, mark, results);
+	for (size_t i = 0; i < results->n_results && is_renewed; i++)
+		if (operations[i]->what_case == AFAR__FILE_HOLD__WHAT_OPEN &&
+		    results->results[i]->status == 0 && results->results[i]->is_delegated &&
+		    is_usable_answer(cache, mark, results->results[i]->attributes))
+			attr_cache_put_delegated(cache, results->results[i]->attributes);
+	drop_if_full(cache, results);
 	pthread_mutex_unlock(&cache->lock);
 }
 
@@ -347,6 +428,9 @@ void attr_cache_revoke(struct afar_session *session, const Afar__FileRevoke *ask
 		cache->revoked[ask->ino % ATTR_CACHE_EVENTS] = ++cache->nr_events;
 		attr_cache_forget(cache, attr_cache_find(cache, ask->ino));
 		pthread_mutex_unlock(&cache->lock);
+		/* The manager hears of that before our answer. */
+		if (ask->ino != 0)
+			kept_let_go(fs, ask->ino);
 		drop = drop_new(&fs->drops, ask->ino, call);
 		/* The manager waits, and asks again. */
 		if (!drop && fs->drops.tell)

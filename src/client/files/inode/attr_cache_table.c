@@ -170,6 +170,7 @@ static void set_attributes(struct attr_cache *cache, struct attr_cache_inode *in
 	inode->stat.size = sizeof(inode->stat);
 	fs_give_attributes(attributes, &inode->stat);
 	inode->has_no_xattrs = attributes->has_no_xattrs;
+	inode->layout = attributes->layout;
 	inode->is_known = true;
 }
 

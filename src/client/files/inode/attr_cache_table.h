@@ -19,6 +19,7 @@ struct attr_cache_inode {
 	bool is_whole;	      /* all names of it are known: others are not there */
 	bool has_no_xattrs;   /* false: it may have some */
 	struct afar_file_stat stat;
+	uint64_t layout; /* its number */
 };
 
 #define UNKNOWN UINT64_MAX /* the number of no inode */

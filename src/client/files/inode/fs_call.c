@@ -83,6 +83,16 @@ int fs_look(struct afar_fs *fs, const struct fs_who *who, Afar__FileLook **opera
 	return fs_look_until(fs, fs_deadline(fs), who, operations, nr, out);
 }
 
+/* Returns whether any would have what it opens delegated. */
+static bool want_delegation(Afar__FileHold *const *operations, unsigned nr)
+{
+	for (unsigned i = 0; i < nr; i++)
+		if (operations[i]->what_case == AFAR__FILE_HOLD__WHAT_OPEN &&
+		    operations[i]->open->wants_delegation)
+			return true;
+	return false;
+}
+
 /* Carries out operations of ours behind those of closings, whose results are taken off again. */
 static int call_holds(struct afar_fs *fs, const struct fs_who *who, Afar__FileHold **operations,
 		      unsigned nr, struct fs_answer *out)
@@ -90,6 +100,7 @@ static int call_holds(struct afar_fs *fs, const struct fs_who *who, Afar__FileHo
 	Afar__FilesHold message = AFAR__FILES_HOLD__INIT;
 	Afar__Request request = AFAR__REQUEST__INIT;
 	const struct attr_cache_mark mark = attr_cache_mark(&fs->attr_cache);
+	const bool is_wanted = want_delegation(operations, nr);
 	int ret;
 
 	message.fs = fs->ns->number;
@@ -99,9 +110,46 @@ static int call_holds(struct afar_fs *fs, const struct fs_who *who, Afar__FileHo
 	request.call_case = AFAR__REQUEST__CALL_FILES_HOLD;
 	request.files_hold = &message;
 	attr_cache_begin_hold(fs, operations, nr);
+	if (is_wanted)
+		message.dropped = attr_cache_take_dropped(&fs->attr_cache);
 	ret = call(fs, &request, nr, out);
 	attr_cache_end_hold(fs, &mark, operations, nr, ret == 0 ? results_of(out) : NULL);
+	if (is_wanted && ret == 0)
+		attr_cache_opened(fs, &mark, who, operations, results_of(out));
+	else if (is_wanted)
+		attr_cache_put_dropped(&fs->attr_cache, message.dropped);
 	return ret;
+}
+
+/* Keeps no file that is removed, or replaced, because others may need its room. */
+static void drop_removed(struct afar_fs *fs, const Afar__FileChange *ask)
+{
+	uint64_t ino = 0;
+
+	if (ask->what_case == AFAR__FILE_CHANGE__WHAT_REMOVE)
+		ino = known_ino(&fs->attr_cache, ask->remove->dir, ask->remove->name);
+	else if (ask->what_case == AFAR__FILE_CHANGE__WHAT_RENAME)
+		ino = known_ino(&fs->attr_cache, ask->rename->new_dir, ask->rename->new_name);
+	if (ino != 0)
+		kept_drop(fs, ino);
+}
+
+/* Likewise what we did not know by its name, afterwards. `results`: NULL: it is unknown what was done. */
+static void drop_gone(struct afar_fs *fs, Afar__FileChange *const *operations, unsigned nr,
+		      const Afar__FileResults *results)
+{
+	for (unsigned i = 0; i < nr; i++) {
+		const Afar__FileResult *result = results ? results->results[i] : NULL;
+
+		if (operations[i]->what_case != AFAR__FILE_CHANGE__WHAT_REMOVE &&
+		    operations[i]->what_case != AFAR__FILE_CHANGE__WHAT_RENAME)
+			continue;
+		if (!result || result->is_more_changed)
+			kept_drop(fs, 0);
+		for (size_t c = 0; result && c < result->n_changed; c++)
+			if (result->changed[c]->nlink == 0)
+				kept_drop(fs, result->changed[c]->ino);
+	}
 }
 
 static int call_changes(struct afar_fs *fs, const struct fs_who *who, Afar__FileChange **operations,
@@ -118,9 +166,12 @@ static int call_changes(struct afar_fs *fs, const struct fs_who *who, Afar__File
 	message.n_operations = nr;
 	request.call_case = AFAR__REQUEST__CALL_FILES_CHANGE;
 	request.files_change = &message;
+	for (unsigned i = 0; i < nr; i++)
+		drop_removed(fs, operations[i]);
 	attr_cache_begin_change(fs, operations, nr);
 	ret = call(fs, &request, nr, out);
 	attr_cache_end_change(fs, &mark, operations, nr, ret == 0 ? results_of(out) : NULL);
+	drop_gone(fs, operations, nr, ret == 0 ? results_of(out) : NULL);
 	return ret;
 }
 

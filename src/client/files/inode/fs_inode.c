@@ -17,7 +17,7 @@ static struct cds_list_head *bucket_of(struct afar_fs *fs, uint64_t ino)
 	return &fs->inodes[ino % FS_BUCKETS];
 }
 
-static struct file_inode *find(struct afar_fs *fs, uint64_t ino)
+struct file_inode *inode_cached(struct afar_fs *fs, uint64_t ino)
 {
 	struct file_inode *inode;
 
@@ -39,6 +39,7 @@ static struct file_inode *inode_new(struct afar_fs *fs, uint64_t ino)
 	inode->fs = fs;
 	inode->ino = ino;
 	CDS_INIT_LIST_HEAD(&inode->locks);
+	CDS_INIT_LIST_HEAD(&inode->kept_holds);
 	CDS_INIT_LIST_HEAD(&inode->targets);
 	streams_init(&inode->streams);
 	pthread_mutex_init(&inode->appending, NULL);
@@ -73,7 +74,7 @@ struct file_inode *inode_get(struct afar_fs *fs, uint64_t ino)
 	struct file_inode *inode;
 
 	pthread_mutex_lock(&fs->lock);
-	while ((inode = find(fs, ino)) && inode->is_ending)
+	while ((inode = inode_cached(fs, ino)) && inode->is_ending)
 		pthread_cond_wait(&fs->changed, &fs->lock);
 	if (!inode)
 		inode = inode_new(fs, ino);
@@ -88,7 +89,7 @@ struct file_inode *inode_find(struct afar_fs *fs, uint64_t ino)
 	struct file_inode *inode;
 
 	pthread_mutex_lock(&fs->lock);
-	inode = find(fs, ino);
+	inode = inode_cached(fs, ino);
 	if (inode && inode->is_ending)
 		inode = NULL;
 	if (inode) {
@@ -400,7 +401,7 @@ static bool change_touched(struct afar_fs *fs, uint64_t ino, enum inode_touched 
 	bool is_changed;
 
 	pthread_mutex_lock(&fs->lock);
-	inode = find(fs, ino);
+	inode = inode_cached(fs, ino);
 	is_changed = inode && atomic_compare_exchange_strong(&inode->touched, &from, to);
 	pthread_mutex_unlock(&fs->lock);
 	return is_changed;
@@ -425,7 +426,7 @@ bool inode_begin_telling(struct afar_fs *fs, uint64_t ino, Afar__FileEnd *messag
 	bool is_begun;
 
 	pthread_mutex_lock(&fs->lock);
-	inode = find(fs, ino);
+	inode = inode_cached(fs, ino);
 	is_begun = inode && atomic_compare_exchange_strong(&inode->touched, &untold, INODE_TELLING);
 	if (is_begun) {
 		*written_at = atomic_load(&inode->written_at);
@@ -450,7 +451,7 @@ void inode_add_writes(struct afar_fs *fs, struct afar_file_stat *stat)
 	int64_t written_at = INT64_MIN;
 
 	pthread_mutex_lock(&fs->lock);
-	inode = find(fs, stat->ino);
+	inode = inode_cached(fs, stat->ino);
 	if (inode && atomic_load(&inode->touched) >= INODE_TELLING)
 		written_at = atomic_load(&inode->written_at);
 	pthread_mutex_unlock(&fs->lock);

@@ -84,6 +84,7 @@ static struct file_inode *find(struct afar_session *session, const Afar__FileRec
 			continue;
 		/* First, because a file that is being opened now may have been told of before. */
 		inode_set_outdated(fs, ask->ino);
+		kept_let_go(fs, ask->ino);
 		inode = inode_find(fs, ask->ino);
 		*is_in_doubt = target_is_in_doubt(fs_pool(fs));
 		break;

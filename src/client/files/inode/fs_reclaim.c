@@ -34,6 +34,7 @@ struct fs_hold *fs_hold_new(struct file_inode *inode, uint64_t handle, uint32_t 
 	hold->access = access;
 	pthread_mutex_lock(&inode->fs->lock);
 	cds_list_add_tail(&hold->node, &inode->fs->holds);
+	inode->nr_writers += !!(access & W_OK);
 	pthread_mutex_unlock(&inode->fs->lock);
 	return hold;
 }
@@ -44,6 +45,7 @@ void fs_hold_end(struct afar_fs *fs, struct fs_hold *hold)
 		return;
 	pthread_mutex_lock(&fs->lock);
 	cds_list_del(&hold->node);
+	hold->inode->nr_writers -= !!(hold->access & W_OK);
 	fs_locks_end(hold);
 	pthread_mutex_unlock(&fs->lock);
 	free(hold);
@@ -287,9 +289,11 @@ void fs_session_resumed(struct afar_session *session)
 
 	if (cds_list_empty(&session->file_systems))
 		return;
-	/* First: the manager may have restarted, and lets others change things when it has been told. */
-	cds_list_for_each_entry (fs, &session->file_systems, node)
+	/* First: the manager may have restarted, and lets others change things when it has been told. Nobody uses kept holds, so they are not reclaimed. */
+	cds_list_for_each_entry (fs, &session->file_systems, node) {
 		attr_cache_reset(&fs->attr_cache);
+		kept_resumed(fs);
+	}
 	ret = reclaim_open(&reclaim);
 	cds_list_for_each_entry (fs, &session->file_systems, node)
 		if (ret == 0)

@@ -82,7 +82,8 @@ static int give_up(struct afar_fs *fs, uint64_t handle, int status)
 	return error_fail(status, "%s", why);
 }
 
-static int call_open(struct afar_file *file, struct fs_answer *answer)
+/* `is_kept`: the manager has it open with this handle already. */
+static int call_open(struct afar_file *file, bool is_kept, struct fs_answer *answer)
 {
 	Afar__FileOpen message = AFAR__FILE_OPEN__INIT;
 	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
@@ -92,20 +93,14 @@ static int call_open(struct afar_file *file, struct fs_answer *answer)
 	message.ino = file->inode->ino;
 	message.handle = file->hold->handle;
 	message.access = file->hold->access;
+	message.wants_delegation = !(file->access & W_OK);
 	operation.what_case = AFAR__FILE_HOLD__WHAT_OPEN;
 	operation.open = &message;
 	ret = fs_hold_one(file->fs, &file->who, &operation, answer);
 	/* The manager was told of it as if it had been opened. */
-	if (ret && nr_reclaims != fs_count_reclaims(file->fs))
+	if (ret && !is_kept && nr_reclaims != fs_count_reclaims(file->fs))
 		return give_up(file->fs, message.handle, ret);
 	return ret;
-}
-
-/* Returns what the manager is told that the file is opened for. */
-static uint32_t hold_access(const struct afar_file *file)
-{
-	return file->access |
-	       (file->fs->drops.tell && !(file->flags & O_APPEND) ? FS_KEEPS_PAGES : 0);
 }
 
 /* Notes what others have it open for. */
@@ -139,34 +134,54 @@ static int finish_open(struct afar_file *file, const Afar__FileResult *result, u
 	return 0;
 }
 
+/* Gives a file a hold of its own. */
+static int begin_hold(struct afar_file *file, uint64_t ino)
+{
+	file->inode = inode_get(file->fs, ino);
+	if (file->inode)
+		file->hold =
+			fs_hold_new(file->inode, fs_new_handle(file->fs), file_hold_access(file));
+	if (!file->hold)
+		return -ENOMEM;
+	file_let_writer(file);
+	return 0;
+}
+
+static int open_at_manager(struct afar_file *file, uint64_t ino, uint64_t before)
+{
+	const bool is_kept = file->hold;
+	struct fs_answer answer;
+	int ret = is_kept ? 0 : begin_hold(file, ino);
+
+	if (ret == 0)
+		ret = call_open(file, is_kept, &answer);
+	if (ret)
+		return !is_kept || file_leave_kept(file)
+			       ? ret
+			       : give_up(file->fs, file->hold->handle, ret);
+	file_begin_losses(file);
+	ret = finish_open(file, answer.results[0], before);
+	fs_answer_free(&answer);
+	return ret ? give_up(file->fs, file->hold->handle, ret) : 0;
+}
+
 int file_open(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, int flags,
 	      struct afar_file **out)
 {
 	struct afar_file *file = file_new(fs, who, flags);
 	uint64_t before = inode_count_outdated(fs);
-	struct fs_answer answer;
-	int ret;
+	int ret = 0;
 
 	if (!file)
 		return -ENOMEM;
-	file->inode = inode_get(fs, ino);
-	file->hold =
-		file->inode ? fs_hold_new(file->inode, fs_new_handle(fs), hold_access(file)) : NULL;
-	ret = file->hold ? call_open(file, &answer) : -ENOMEM;
+	if (file_take_kept(file, ino))
+		file_begin_losses(file);
+	else
+		ret = open_at_manager(file, ino, before);
 	if (ret)
-		goto out_discard;
-	file_begin_losses(file);
-	ret = finish_open(file, answer.results[0], before);
-	fs_answer_free(&answer);
-	if (ret) {
-		ret = give_up(fs, file->hold->handle, ret);
-		goto out_discard;
-	}
-	*out = file;
-	return 0;
-
-out_discard:
-	file_discard(file);
+		file_discard(file);
+	else
+		*out = file;
 	return ret;
 }
 
@@ -208,6 +223,7 @@ static int adopt(struct afar_file *file, uint64_t handle, uint32_t access,
 	file->hold = file->inode ? fs_hold_new(file->inode, handle, access) : NULL;
 	if (!file->hold)
 		return -ENOMEM;
+	file_let_writer(file);
 	file_begin_losses(file);
 	if (before->nr_reclaims != fs_count_reclaims(file->fs)) {
 		ret = fs_reclaim_again(file->fs, file->hold);
@@ -447,7 +463,7 @@ int file_close(struct afar_file *file)
 	bool is_writable = file->access & W_OK, is_trimmed, is_lost = file_take_loss(file, false);
 	int ret;
 
-	if (is_writable && closings_hold_back(file))
+	if (file_keep(file) || (is_writable && closings_hold_back(file)))
 		return is_lost ? fail_lost_in(fs, ino) : 0;
 	/* The last one to close it gives room back: not one that nobody waits for. */
 	if (is_writable && !inode_is_alone(file->inode) && closings_are_pending(fs))
@@ -555,11 +571,11 @@ PUBLIC_CALL(int, afar_file_close_later, (struct afar_file *file), (file))
 
 	if (ret)
 		return ret;
-	if (!may_close_later(file))
-		return file_close(file);
 	if (file_take_loss(file, false))
 		lost = fail_lost(file);
-	return late_close_add(file) == 0 ? lost : file_close(file) ?: lost;
+	if (file_keep(file) || (may_close_later(file) && late_close_add(file) == 0))
+		return lost;
+	return file_close(file) ?: lost;
 }
 
 /* ---- Describing and syncing */

@@ -229,12 +229,22 @@ static uint64_t inside(const struct afar_file_vector *vector, uint64_t bytes)
 	return vector->length < bytes - vector->offset ? vector->length : bytes - vector->offset;
 }
 
+/* Returns whether the file ends now where we know it to end: else another session may have made it longer. */
+static bool ends_there(const struct file_inode *inode)
+{
+	uint64_t size;
+
+	return known_size(&inode->fs->attr_cache, inode->ino, &size) && size == inode->size;
+}
+
 static bool is_known(const struct file_inode *inode, const struct afar_file_vector *vectors,
 		     unsigned nr)
 {
 	for (unsigned i = 0; i < nr; i++) {
-		if (inside(&vectors[i], inode->size) != vectors[i].length ||
-		    !file_map_covers(&inode->map, vectors[i].offset, vectors[i].length))
+		uint64_t length = inside(&vectors[i], inode->size);
+
+		if (!file_map_covers(&inode->map, vectors[i].offset, length) ||
+		    (length != vectors[i].length && !ends_there(inode)))
 			return false;
 	}
 	return true;

@@ -202,6 +202,7 @@ static struct afar_fs *fs_new(struct afar_namespace *ns, const struct afar_fs_op
 	pthread_mutex_init(&fs->lock, NULL);
 	pthread_cond_init(&fs->changed, NULL);
 	CDS_INIT_LIST_HEAD(&fs->holds);
+	kept_init(&fs->kept);
 	CDS_INIT_LIST_HEAD(&fs->lock_waits);
 	for (unsigned i = 0; i < FS_BUCKETS; i++)
 		CDS_INIT_LIST_HEAD(&fs->inodes[i]);
@@ -221,6 +222,7 @@ static void fs_destroy(struct afar_fs *fs)
 	fs_streams_end(&fs->streams);
 	closings_free(&fs->closings);
 	attr_cache_free(&fs->attr_cache);
+	kept_free(&fs->kept);
 	used_free(&fs->used);
 	writes_free(&fs->writes);
 	pthread_cond_destroy(&fs->changed);
@@ -327,6 +329,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_close, (struct afar_fs *fs), (fs))
 	if (ret)
 		return error_fail(ret, "close a file system: it is closed already");
 	closings_stop(fs);
+	kept_drop(fs, 0);
 	ret = afar_region_close(fs->region);
 	if (ret) {
 		handle_reopen(fs, HANDLE_FS);
