@@ -24,14 +24,14 @@
 #include "client/files/inode/file_map.h"
 #include "client/files/inode/file_view.h"
 #include "client/files/inode/fs_drop.h"
+#include "client/files/inode/fs_losses.h"
 #include "client/files/io/fs_closing.h"
 #include "client/files/io/fs_used.h"
 #include "client/files/io/fs_work.h"
 #include "client/namespace/region.h"
 
 #define FS_WHO_GROUPS_MAX 64U
-#define FS_BUCKETS	  1024U /* of open inodes */
-#define FS_CALL_MAX	  256U	/* operations of one call */
+#define FS_CALL_MAX	  256U /* operations of one call */
 
 /* The user who asks, as a message. */
 struct fs_who {
@@ -85,6 +85,7 @@ struct file_inode {
 	atomic_bool has_unsure_locks; /* of a call whose outcome is unknown */
 	atomic_bool has_grown;	      /* it may have room behind its end that we asked for */
 	_Atomic enum inode_touched touched;
+	atomic_uint nr_committing; /* calls under way that tell the manager of a write */
 	_Atomic enum inode_kept kept;
 	atomic_bool is_prepared; /* its first unit came with the making; nobody has written there */
 	atomic_bool is_unsynced; /* written since the last sync began: inode_note_write() */
@@ -117,21 +118,6 @@ struct file_inode {
 	uint64_t wanted;       /* ends that writers have reached, and wait for being told */
 	bool is_telling;
 	unsigned nr_long_ways; /* reads and writes that took the lock */
-};
-
-struct fs_syncs {
-	uint64_t nr_begun, nr_ended;
-	bool is_running;
-	int status;	    /* of the last one */
-	uint64_t nr_losses; /* syncs that told of lost writes */
-	uint64_t nr_told;   /* of these, when afar_fs_sync() told of them last */
-};
-
-/* Inodes with writes that no sync covers, or with losses that nobody was told of. */
-struct fs_writes {
-	struct cds_list_head unsynced, syncing, settled;
-	struct cds_list_head buckets[FS_BUCKETS];
-	size_t nr_closed; /* of inodes that are not open */
 };
 
 struct afar_fs {
@@ -307,13 +293,15 @@ bool inode_is_outdated(struct file_inode *inode, uint64_t before);
 
 /* Notes that an inode is being written. */
 void inode_touch(struct file_inode *inode);
-/* The bytes of a write have arrived. A commit may have begun meanwhile, and have had others drop what they keep too early. */
+/* The bytes of a write have arrived. A commit may have begun meanwhile: it told of the write, and had others drop what they keep, too early. */
 static inline void inode_note_arrival(struct file_inode *inode)
 {
 	enum inode_kept kept = INODE_KEPT;
 
 	if (atomic_load_explicit(&inode->kept, memory_order_relaxed) != INODE_NOT_KEPT)
 		atomic_compare_exchange_strong(&inode->kept, &kept, INODE_KEPT_OLD);
+	if (atomic_load_explicit(&inode->touched, memory_order_relaxed) != INODE_UNTOLD)
+		inode_touch(inode);
 }
 /* The manager need not be told any more that an inode was written, if it is open, because its times are
  * being set. Returns whether that was so; inode_touch_again() takes it back. */
@@ -324,6 +312,9 @@ void inode_touch_again(struct afar_fs *fs, uint64_t ino);
 bool inode_begin_telling(struct afar_fs *fs, uint64_t ino, Afar__FileEnd *message,
 			 int64_t *written_at);
 void inode_end_telling(struct afar_fs *fs, uint64_t ino, bool is_told);
+/* Returns whether its attributes may change though the program calls nothing more. The manager has to be told of a write, or gets spare room
+ * back. */
+bool inode_is_changing(struct afar_fs *fs, uint64_t ino);
 /* Adds to what the manager says of an inode what it has not been told yet: when we wrote it. */
 void inode_add_writes(struct afar_fs *fs, struct afar_file_stat *stat);
 
@@ -377,27 +368,5 @@ int fs_transfer(struct afar_fs *fs, uint16_t opcode, uint32_t flags, struct targ
 int fs_zero(struct afar_fs *fs, uint64_t pool_offset, uint64_t length);
 /* Has all of the pool made durable. 0 also if something was lost: fs_losses.c knows of which inodes. */
 int fs_sync_pool(struct afar_fs *fs);
-
-/* ---- fs_losses.c */
-
-/* The fs's lock is held for those that begin with writes_. */
-void writes_init(struct fs_writes *all);
-void writes_free(struct fs_writes *all);
-/* Between the first user of an inode and the last. */
-void writes_attach(struct file_inode *inode);
-void writes_detach(struct file_inode *inode);
-/* Around each sync of the pool. `is_done`: it has covered all; `has_lost`: something was lost before it. */
-void writes_begin_sync(struct fs_writes *all);
-void writes_end_sync(struct fs_writes *all, bool is_done, bool has_lost);
-/* Notes that the inode has writes for the next sync. Call it before bytes are sent, and again when they have
- * arrived, because a sync may have begun meanwhile. The second time it does not fail. -ENOMEM. */
-int inode_note_write(struct file_inode *inode);
-/* Returns whether a sync is due because too much is to be remembered of what was closed. */
-bool fs_has_many_unsynced(struct afar_fs *fs);
-/* A file has been opened: its first sync tells of what nobody was told of, its flushes of later losses. */
-void file_begin_losses(struct afar_file *file);
-/* Returns whether something of the inode may be lost that this file has not told of; once. After a sync
- * nobody who opens it later is told of it. */
-bool file_take_loss(struct afar_file *file, bool is_sync);
 
 #endif

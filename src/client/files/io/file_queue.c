@@ -367,8 +367,6 @@ static void note_end(struct operation *operation)
 	/* A sync that has begun meanwhile may not cover it. */
 	inode_note_write(inode);
 	inode_note_arrival(inode);
-	if (atomic_load_explicit(&inode->touched, memory_order_relaxed) != INODE_UNTOLD)
-		inode_touch(inode);
 }
 
 static bool finish(struct afar_queue *queue, struct operation *operation)
