@@ -40,11 +40,11 @@ void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	const struct afar_who *who = find_asker(req, &asker);
 
 	if (strcmp(name, ".") == 0) {
-		answer_entry(req, CALL(mount, find_itself(mount, ino_of(mount, parent), &stat)),
+		answer_found(req, CALL(mount, find_itself(mount, ino_of(mount, parent), &stat)),
 			     &stat);
 		return;
 	}
-	answer_entry(
+	answer_found(
 		req,
 		CALL(mount, afar_fs_lookup(mount->fs, who, ino_of(mount, parent), name, &stat)),
 		&stat);

@@ -34,6 +34,8 @@ struct attr_cache {
 	uint64_t dropped;     /* what the manager is to be told with the next question */
 	uint64_t refused;     /* the last one that was dropped: it is not taken up again */
 	uint64_t renewed_at;
+	uint64_t
+		kept_until; /* so long the program keeps attributes: by then the last of known_keep() is over */
 	/* Events after which the answer to a question from before may be out of date. */
 	uint64_t nr_events;
 	uint64_t reset_at;		      /* nr_events when all was forgotten last */
@@ -67,6 +69,10 @@ int attr_cache_lookup(struct afar_fs *fs, const struct fs_who *who, uint64_t dir
 uint64_t attr_cache_since(struct attr_cache *cache, uint64_t ino);
 /* Returns whether what is delegated stays so for as many ms, if nobody has it dropped. */
 bool attr_cache_lasts(struct attr_cache *cache, uint64_t ms);
+/* Like attr_cache_stat(), and returns for how many ms that is right, if nobody has it dropped. 0: it is not known. */
+int known_keep(struct attr_cache *cache, uint64_t ino, struct afar_file_stat *out);
+/* Waits until the program keeps nothing any more that known_keep() has told. */
+void known_await_kept(struct attr_cache *cache);
 /* Notes that the manager was told of a write of ours. */
 void attr_cache_wrote(struct attr_cache *cache, uint64_t ino, int64_t at);
 /* Describes an inode: 0 or 1. */

@@ -290,6 +290,8 @@ void fs_session_resumed(struct afar_session *session)
 	/* First: the manager may have restarted, and lets others change things when it has been told. */
 	cds_list_for_each_entry (fs, &session->file_systems, node)
 		attr_cache_reset(&fs->attr_cache);
+	cds_list_for_each_entry (fs, &session->file_systems, node)
+		known_await_kept(&fs->attr_cache);
 	ret = reclaim_open(&reclaim);
 	cds_list_for_each_entry (fs, &session->file_systems, node)
 		if (ret == 0)
