@@ -212,6 +212,7 @@ void do_setxattr(fuse_req_t req, fuse_ino_t node, const char *name, const char *
 	const struct afar_who *who = find_asker(req, &asker);
 	const int refused = refuse_name(name, true);
 
+	lease_stop(mount, ino_of(mount, node));
 	if (refused)
 		fuse_reply_err(req, refused);
 	else
@@ -280,6 +281,7 @@ void do_removexattr(fuse_req_t req, fuse_ino_t node, const char *name)
 	const struct afar_who *who = find_asker(req, &asker);
 	const int refused = refuse_name(name, false);
 
+	lease_stop(mount, ino_of(mount, node));
 	if (refused)
 		fuse_reply_err(req, refused);
 	else

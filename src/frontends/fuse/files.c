@@ -241,6 +241,7 @@ static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 	int64_t ret = -ENOMEM;
 	bool are_good;
 
+	lease_stop(mount, ino_of(mount, parent));
 	if (open)
 		ret = CALL(mount,
 			   afar_file_create(mount->fs, &open->asker.who, ino_of(mount, parent),
@@ -502,6 +503,8 @@ void do_write(fuse_req_t req, fuse_ino_t node, const char *data, size_t size, of
 	int64_t length;
 
 	(void)node;
+	if (info->writepage)
+		lease_stop(mount, open->ino);
 	if (is_filling)
 		pages_begin(mount, open->pages, true, &filling);
 	open->is_written = true;

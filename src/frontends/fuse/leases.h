@@ -20,5 +20,8 @@ struct mount;
 double lease_give(struct mount *mount, struct afar_file_stat *stat);
 /* Returns whether the kernel may have a lease. */
 bool lease_is_there(uint64_t ino);
+/* A program of ours is about to change it in a way that the kernel does not number: an answer from before could come last. Ends the lease, and
+ * gives none for a while. */
+void lease_stop(struct mount *mount, uint64_t ino);
 
 #endif
