@@ -158,11 +158,12 @@ static int mount_example(struct fuse_mount *mount, const char *name, const char 
 	return ret;
 }
 
-int fuse_mount_passthrough(struct fuse_mount *mount, const char *folder, const char *cache)
+int fuse_mount_passthrough(struct fuse_mount *mount, const char *folder, const char *cache,
+			   unsigned old_s)
 {
 	char options[128];
 
-	snprintf(options, sizeof(options), "source=%s,cache=%s,timeout=0", folder, cache);
+	snprintf(options, sizeof(options), "source=%s,cache=%s,timeout=%u", folder, cache, old_s);
 	return mount_example(mount, "peer_" BY_HANDLES, options);
 }
 

@@ -19,9 +19,10 @@ const char *fuse_passthrough_missing(void);
  * answers. */
 int fuse_mount_afar(struct fuse_mount *mount, const char *uri, const char *fs, const char *options);
 /* Mounts `folder` by libfuse's passthrough_ll: inodes by handles, which it finds in a list. `cache`:
- * "auto" or "never". Names and attributes are asked for each time, and the kernel reads ahead as far as for
- * `afar mount`. */
-int fuse_mount_passthrough(struct fuse_mount *mount, const char *folder, const char *cache);
+ * "auto" or "never". Names and attributes may be `old_s` seconds old; 0: they are asked for each time. The kernel reads ahead as
+ * far as for `afar mount`. */
+int fuse_mount_passthrough(struct fuse_mount *mount, const char *folder, const char *cache,
+			   unsigned old_s);
 /* Mounts `folder` by libfuse's passthrough_fh: inodes by paths, in a table, so that there may be many. Names
  * and attributes are asked for each time here, too. */
 int fuse_mount_passthrough_paths(struct fuse_mount *mount, const char *folder);

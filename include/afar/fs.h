@@ -259,6 +259,9 @@ int afar_fs_getattr(struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out
 uint64_t afar_fs_quiet_since(struct afar_fs *fs, uint64_t ino);
 /* Asks for that promise, which lasts for half a second, unless it is there for another 250 ms. Errors: as afar_fs_getattr(). */
 int afar_fs_keep_quiet(struct afar_fs *fs, uint64_t ino);
+/* Describes an inode, and returns for how many ms that is right, unless afar_fs_drop says so earlier. 0: it is not known to be right
+ * for any time, and `out` is undefined. Asks nobody. */
+int afar_fs_keep_attributes(struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out);
 
 #define AFAR_SET_MODE	   0x1U
 #define AFAR_SET_UID	   0x2U

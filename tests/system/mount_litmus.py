@@ -16,6 +16,7 @@ import time
 
 PAGE = 4096
 PAGES = 4
+QUIET_S = 0.012  # the manager promises nothing for so long about what it had dropped
 SILENT_S = 1  # so long the manager waits for a writer who does not answer
 PATIENCE_S = 10 * int(os.environ.get("AFAR_SLOWNESS", "1"))
 BEFORE, WRITING, BESIDE, ANEW = range(4)  # slots of open files
@@ -64,6 +65,18 @@ class Mount:
 
     def changed_at(self, name):
         return os.stat(self.at(name)).st_mtime_ns
+
+    def mode_and_links(self, name, slot):
+        """As a descriptor says, and then as the name does, which makes the kernel ask for the name."""
+        by_slot, by_name = os.fstat(self.files[slot]), os.stat(self.at(name))
+        assert by_name.st_ino == by_slot.st_ino and by_name.st_size == by_slot.st_size
+        return {(by.st_mode & 0o777, by.st_nlink) for by in (by_name, by_slot)}
+
+    def set_mode(self, name, mode):
+        os.chmod(self.at(name), mode)
+
+    def link(self, old, new):
+        os.link(self.at(old), self.at(new))
 
     def set_time(self, name, at):
         os.utime(self.at(name), ns=(at, at))
@@ -289,7 +302,9 @@ class World:
                 at = self.see_later(reader, before)
             before = at
         self.write(writer, 0)
+        began = time.monotonic()
         readers[0].set_time(self.name, 1000000001)
+        took_s = time.monotonic() - began
         if self.value % 2:
             self.write(writer, 0)
         else:
@@ -297,7 +312,7 @@ class World:
         writer.close(WRITING)
         for reader in readers:
             at = reader.changed_at(self.name)
-            assert at > before if before else at == 1000000001, "the time at %s: %d" % (reader, at)
+            assert at > before if before or took_s >= SILENT_S else at == 1000000001, "the time at %s: %d" % (reader, at)
         return 4
 
     def names(self, writer):
@@ -317,6 +332,45 @@ class World:
                 size = reader.size(name)
                 self.see("'%s' at %s" % (name, reader), size if size < 0 else 0, 0 if there else -errno.ENOENT)
         return 4
+
+    def attributes(self, writer):
+        """Kernels may answer from what they were told just now, until somebody changes that."""
+        mounts = [party for party in self.parties if isinstance(party, Mount)]
+        changer = writer if writer in mounts else mounts[self.value % 2]
+        for mount in mounts:
+            mount.open(BEFORE, self.name, "r")
+        for wanted, call in (
+            ((0o600, 1), lambda: changer.set_mode(self.name, 0o600)),
+            ((0o600, 2), lambda: changer.link(self.name, self.name + ".link")),
+            ((0o644, 2), lambda: changer.set_mode(self.name + ".link", 0o644)),
+            ((0o644, 1), lambda: writer.unlink(self.name + ".link")),
+        ):
+            time.sleep(QUIET_S)
+            for mount in mounts:
+                mount.mode_and_links(self.name, BEFORE)
+            call()
+            for mount in mounts:
+                self.see("mode and links at %s" % mount, mount.mode_and_links(self.name, BEFORE), {wanted})
+        for mount in mounts:
+            mount.close(BEFORE)
+        return 4
+
+    def kept(self, writer):
+        """What is opened again finds the pages of before, until somebody has written it, also if the time is set back after that."""
+        setter = next(party for party in [writer] + self.parties if isinstance(party, Mount))
+        for number in range(3):
+            time.sleep(QUIET_S)
+            for reader in self.others(writer):
+                for page in list(range(PAGES)) * 2:
+                    self.see_anew(reader, page)
+            page = random.randrange(PAGES)
+            writer.open(WRITING, self.name, "w")
+            self.write(writer, page)
+            writer.close(WRITING)
+            setter.set_time(self.name, 1000000001)
+            for reader in self.others(writer):
+                self.see_anew(reader, page)
+        return 3
 
     def replaced(self, writer):
         """Another file takes the place of one that others have open: they keep that, and find the other by its name."""
@@ -341,6 +395,7 @@ def turns(world, nr):
     for turn in range(nr):
         writer = world.parties[turn % len(world.parties)]
         done += world.contents(writer, 10, BEFORE) + world.sizes(writer) + world.times(writer) + world.names(writer) + world.replaced(writer)
+        done += world.attributes(writer) + world.kept(writer)
         if done >= nr:
             break
     print("%d changes, 0 stale; mapped pages were old in %d looks, %.0f ms at most" % (done, world.nr_old, world.oldest_s * 1000))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Programs of two mounts of one file system, while a process is stopped.
 #   mount_silent.py read PID HERE THERE    that of the manager
+#   mount_silent.py warm PID,… HERE THERE  those of all servers
 #   mount_silent.py resume PID HERE THERE  that of the mount of THERE
 #   mount_silent.py shrink PID HERE THERE  likewise
 import contextlib
@@ -8,18 +9,21 @@ import mmap
 import os
 import signal
 import sys
+import time
 
 PAGE = 4096
 SIZE = 5 * PAGE + 1000
 
 
 @contextlib.contextmanager
-def stopped(pid):
-    os.kill(pid, signal.SIGSTOP)
+def stopped(*pids):
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        os.kill(pid, signal.SIGCONT)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
 
 
 def read_all(file):
@@ -47,6 +51,23 @@ def read(pid, here, there):
         assert len(read_all(file)) == SIZE + PAGE, "the size of before stays"
         os.close(file)
     os.close(writer)
+
+
+def warm(pids, here, there):
+    """What is opened again needs no server, as long as nobody else has written it."""
+    with open(here, "wb") as file:
+        file.write(b"g" * SIZE)
+    for _ in range(20):
+        with open(there, "rb") as file:
+            assert file.read() == b"g" * SIZE
+        time.sleep(0.01)  # the manager promises nothing about a file that has just been written
+    with stopped(*map(int, pids.split(","))), open(there, "rb") as file:
+        assert file.read() == b"g" * SIZE
+    file = os.open(here, os.O_RDWR)
+    assert os.pwrite(file, b"h" * PAGE, 0) == PAGE
+    os.close(file)
+    with open(there, "rb") as file:
+        assert file.read() == b"h" * PAGE + b"g" * (SIZE - PAGE)
 
 
 def resume(pid, here, there):
@@ -82,4 +103,7 @@ def shrink(pid, here, there):
     os.close(file)
 
 
-{"read": read, "resume": resume, "shrink": shrink}[sys.argv[1]](int(sys.argv[2]), *sys.argv[3:])
+if sys.argv[1] == "warm":
+    warm(*sys.argv[2:])
+else:
+    {"read": read, "resume": resume, "shrink": shrink}[sys.argv[1]](int(sys.argv[2]), *sys.argv[3:])

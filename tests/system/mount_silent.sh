@@ -19,6 +19,7 @@ start_cluster
 start_mount here f
 start_mount there f
 silent read "$(pid_of manager)" here/file there/file
+silent warm "$(pid_of one),$(pid_of two)" here/file there/file
 silent resume "$(pid_of there)" here/file there/file
 silent shrink "$(pid_of there)" here/file there/file
 grep -q 'it goes on with another' there.err || fail "the mount that was stopped has its session still: $(cat there.err)"

@@ -32,6 +32,7 @@ extern const struct bench_stage file_fuse_dram_cached_stage; /* file_fuse_stream
 extern const struct bench_stage file_fuse_dram_direct_stage;
 extern const struct bench_stage file_fuse_flash_cached_stage;
 extern const struct bench_stage file_fuse_flash_direct_stage;
+extern const struct bench_stage file_fuse_hot_stage;	  /* file_fuse_hot.c */
 extern const struct bench_stage file_names_dirsync_stage; /* file_names.c */
 extern const struct bench_stage file_names_plain_stage;
 extern const struct bench_stage file_names_ganesha_stage;

@@ -171,7 +171,8 @@ static int mount_peer(struct fuse_stage *stage)
 				  : folder_make_on_tmpfs(&stage->folder);
 
 	return ret ? ret
-		   : fuse_mount_passthrough(&stage->peer, stage->folder.path, stage->kind->cache);
+		   : fuse_mount_passthrough(&stage->peer, stage->folder.path, stage->kind->cache,
+					    0);
 }
 
 static int begin(struct fuse_stage *stage)

@@ -23,11 +23,11 @@
 #include "client/files/inode/file_map.h"
 #include "client/files/inode/file_view.h"
 #include "client/files/inode/fs_drop.h"
+#include "client/files/inode/fs_hold.h"
+#include "client/files/inode/fs_kept.h"
 #include "client/files/inode/fs_losses.h"
 #include "client/files/inode/stream.h"
 #include "client/files/io/file_stream.h"
-#include "client/files/inode/fs_hold.h"
-#include "client/files/inode/fs_kept.h"
 #include "client/files/io/fs_closing.h"
 #include "client/files/io/fs_transfer.h"
 #include "client/files/io/fs_used.h"
@@ -35,8 +35,7 @@
 #include "client/namespace/region.h"
 
 #define FS_WHO_GROUPS_MAX 64U
-#define FS_BUCKETS	  1024U /* of open inodes */
-#define FS_CALL_MAX	  256U	/* operations of one call */
+#define FS_CALL_MAX	  256U /* operations of one call */
 
 /* The user who asks, as a message. */
 struct fs_who {
@@ -83,6 +82,7 @@ struct file_inode {
 	struct cds_list_head kept_holds;
 	unsigned nr_writers;
 	_Atomic enum inode_touched touched;
+	atomic_uint nr_committing; /* calls under way that tell the manager of a write */
 	_Atomic enum inode_kept kept;
 	atomic_bool is_prepared; /* its first unit came with the making; nobody has written there */
 	atomic_bool is_unsynced; /* written since the last sync began: inode_note_write() */
@@ -115,13 +115,6 @@ struct file_inode {
 	uint64_t end;	       /* that we have told the manager; not more than the size */
 	uint64_t wanted;       /* ends that writers have reached, and wait for being told */
 	bool is_telling;
-};
-
-/* Inodes with writes that no sync covers, or with losses that nobody was told of. */
-struct fs_writes {
-	struct cds_list_head unsynced, syncing, settled;
-	struct cds_list_head buckets[FS_BUCKETS];
-	size_t nr_closed; /* of inodes that are not open */
 };
 
 struct afar_fs {
@@ -297,13 +290,15 @@ static inline bool inode_has_noted_write(const struct file_inode *inode, uint64_
 	       !(offset < FILE_UNIT &&
 		 atomic_load_explicit(&inode->is_prepared, memory_order_relaxed));
 }
-/* The bytes of a write have arrived. A commit may have begun meanwhile, and have had others drop what they keep too early. */
+/* The bytes of a write have arrived. A commit may have begun meanwhile: it told of the write, and had others drop what they keep, too early. */
 static inline void inode_note_arrival(struct file_inode *inode)
 {
 	enum inode_kept kept = INODE_KEPT;
 
 	if (atomic_load_explicit(&inode->kept, memory_order_relaxed) != INODE_NOT_KEPT)
 		atomic_compare_exchange_strong(&inode->kept, &kept, INODE_KEPT_OLD);
+	if (atomic_load_explicit(&inode->touched, memory_order_relaxed) != INODE_UNTOLD)
+		inode_touch(inode);
 }
 /* The manager need not be told any more that an inode was written, if it is open, because its times are
  * being set. Returns whether that was so; inode_touch_again() takes it back. */
@@ -314,6 +309,9 @@ void inode_touch_again(struct afar_fs *fs, uint64_t ino);
 bool inode_begin_telling(struct afar_fs *fs, uint64_t ino, Afar__FileEnd *message,
 			 int64_t *written_at);
 void inode_end_telling(struct afar_fs *fs, uint64_t ino, bool is_told);
+/* Returns whether its attributes may change though the program calls nothing more. The manager has to be told of a write, or gets spare room
+ * back. */
+bool inode_is_changing(struct afar_fs *fs, uint64_t ino);
 /* Adds to what the manager says of an inode what it has not been told yet: when we wrote it. */
 void inode_add_writes(struct afar_fs *fs, struct afar_file_stat *stat);
 
@@ -357,6 +355,5 @@ void inode_end_append(struct file_inode *inode, bool is_more);
 /* Tells the manager that bytes up to `end` were written, by the layout with this number. -ESTALE: write
  * again. */
 int inode_tell_end(struct file_inode *inode, uint64_t end, uint64_t layout);
-
 
 #endif

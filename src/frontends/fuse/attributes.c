@@ -10,6 +10,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "leases.h"
 #include "session.h"
 
 #define XATTR_BYTES_MAX 65536U /* the kernel's limit, of a value and of a list */
@@ -36,12 +37,20 @@ void do_getattr(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 {
 	struct mount *mount = mount_of(req);
 	struct afar_file_stat stat;
+	double seconds;
+	int64_t ret;
 
 	if (file_has_pages(info)) {
 		do_getattr_to_read(req, info);
 		return;
 	}
-	answer_attributes(req, CALL(mount, get(mount, ino_of(mount, node), info, &stat)), &stat);
+	ret = CALL(mount, get(mount, ino_of(mount, node), info, &stat));
+	if (ret) {
+		answer(req, ret);
+		return;
+	}
+	seconds = lease_give(mount, &stat);
+	answer_attributes_for(req, &stat, seconds);
 }
 
 static unsigned mask_of(int mask)
@@ -203,6 +212,7 @@ void do_setxattr(fuse_req_t req, fuse_ino_t node, const char *name, const char *
 	const struct afar_who *who = find_asker(req, &asker);
 	const int refused = refuse_name(name, true);
 
+	lease_stop(mount, ino_of(mount, node));
 	if (refused)
 		fuse_reply_err(req, refused);
 	else
@@ -271,6 +281,7 @@ void do_removexattr(fuse_req_t req, fuse_ino_t node, const char *name)
 	const struct afar_who *who = find_asker(req, &asker);
 	const int refused = refuse_name(name, false);
 
+	lease_stop(mount, ino_of(mount, node));
 	if (refused)
 		fuse_reply_err(req, refused);
 	else

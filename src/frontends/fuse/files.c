@@ -22,6 +22,7 @@
 #include <unistd.h>
 #include <urcu/list.h>
 
+#include "leases.h"
 #include "locks.h"
 #include "pages.h"
 #include "session.h"
@@ -157,25 +158,24 @@ static int close_files(struct open_file *open)
 	return ret ? ret : second;
 }
 
-/* Tells the kernel how to treat the file. It must not keep pages of what it knew before: that is what
- * close-to-open means. Appended bytes go to where the file ends when they are written, which the
+/* Tells the kernel how to treat the file. `keeps_pages`: those of before are good. Appended bytes go to where the file ends when they are written, which the
  * kernel does not know: so not through its pages. */
 static void fill_info(const struct mount *mount, struct open_file *open,
-		      struct fuse_file_info *info)
+		      struct fuse_file_info *info, bool keeps_pages)
 {
 	info->fh = (uintptr_t)open;
-	info->keep_cache = 0;
+	info->keep_cache = keeps_pages;
 	info->direct_io = open->is_direct;
 	/* A flush unlocks, too. */
 	info->noflush = mount->options->are_locks_local && (open->flags & O_ACCMODE) == O_RDONLY;
 }
 
-/* Takes what the library has opened. -ENOMEM: it is closed. */
-static int take_open(struct mount *mount, struct open_file *open)
+/* Takes what the library has opened. `*are_good`: the pages that the kernel has of it. -ENOMEM: it is closed. */
+static int take_open(struct mount *mount, struct open_file *open, bool *are_good)
 {
 	open->is_direct = !afar_file_may_keep(open->first);
 	advise(open, open->first);
-	open->pages = pages_open(open->ino);
+	open->pages = pages_open(mount, open->ino, are_good);
 	if (!open->pages) {
 		CALL(mount, afar_file_close(open->first));
 		return -ENOMEM;
@@ -219,6 +219,7 @@ void do_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 	struct open_file *open = new_open(req, info->flags);
 	const struct afar_who *who = open ? &open->asker.who : NULL;
 	int64_t ret = -ENOMEM;
+	bool are_good;
 
 	/* To run a program it need not be readable; the kernel has seen that it may be run. */
 	if (info->flags & EXECUTES)
@@ -229,12 +230,12 @@ void do_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 			   afar_file_open(mount->fs, who, open->ino, info->flags, &open->first));
 	}
 	if (!ret)
-		ret = take_open(mount, open);
+		ret = take_open(mount, open, &are_good);
 	if (ret) {
 		refuse(req, open, ret);
 		return;
 	}
-	fill_info(mount, open, info);
+	fill_info(mount, open, info, are_good);
 	if (fuse_reply_open(req, info) == -ENOENT)
 		end_open(mount, open); /* the program was interrupted, and will not release it */
 }
@@ -248,20 +249,22 @@ static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 	struct open_file *open = new_open(req, info->flags);
 	struct fuse_entry_param entry;
 	int64_t ret = -ENOMEM;
+	bool are_good;
 
+	lease_stop(mount, ino_of(mount, parent));
 	if (open)
 		ret = CALL(mount,
 			   afar_file_create(mount->fs, &open->asker.who, ino_of(mount, parent),
 					    name, mode, info->flags, &open->first, &stat));
 	if (!ret) {
 		open->ino = stat.ino;
-		ret = take_open(mount, open);
+		ret = take_open(mount, open, &are_good);
 	}
 	if (ret) {
 		refuse(req, open, ret);
 		return;
 	}
-	fill_info(mount, open, info);
+	fill_info(mount, open, info, are_good);
 	fill_entry(mount, &stat, &entry);
 	if (fuse_reply_create(req, &entry, info) == -ENOENT) {
 		end_open(mount, open);
@@ -360,6 +363,18 @@ static int64_t stat_to_read(struct mount *mount, struct open_file *open, struct 
 	return ret;
 }
 
+/* The time may be one that the kernel was told before: then it does not answer programs from that. */
+static void answer_good(fuse_req_t req, struct afar_file_stat *stat)
+{
+	const int64_t mtime = stat->mtime;
+	double seconds = lease_give(mount_of(req), stat);
+
+	if (stat->mtime != mtime)
+		seconds = 0;
+	stat->mtime = mtime;
+	answer_attributes_for(req, stat, seconds);
+}
+
 void do_getattr_to_read(fuse_req_t req, const struct fuse_file_info *info)
 {
 	struct mount *mount = mount_of(req);
@@ -367,8 +382,10 @@ void do_getattr_to_read(fuse_req_t req, const struct fuse_file_info *info)
 	struct afar_file_stat stat;
 	const int64_t ret = stat_to_read(mount, open, &stat);
 
-	if (ret || pages_are_good(mount, open->pages))
-		answer_attributes(req, ret, &stat);
+	if (ret)
+		answer(req, ret);
+	else if (pages_are_good(mount, open->pages))
+		answer_good(req, &stat);
 	else
 		pages_drop_and_answer(mount, open->pages, req, &stat);
 }
@@ -496,6 +513,8 @@ void do_write(fuse_req_t req, fuse_ino_t node, const char *data, size_t size, of
 	int64_t length;
 
 	(void)node;
+	if (info->writepage)
+		lease_stop(mount, open->ino);
 	if (is_filling)
 		pages_begin(mount, open->pages, true, &filling);
 	open->is_written = true;

@@ -130,7 +130,7 @@ static void set_up_connection(void *userdata, struct fuse_conn_info *connection)
 	connection->time_gran = 1;
 }
 
-/* Nothing is ever invalidated from inside a request: the kernel's answer may wait for a page whose reader waits for us. */
+/* No page is ever invalidated from inside a request: the kernel's answer may wait for a page whose reader waits for us. */
 static const struct fuse_lowlevel_ops operations = {
 	.init = set_up_connection,
 	.lookup = do_lookup,

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "leases.h"
 #include "session.h"
 
 #define STAT_INIT                                     \
@@ -40,11 +41,11 @@ void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	const struct afar_who *who = find_asker(req, &asker);
 
 	if (strcmp(name, ".") == 0) {
-		answer_entry(req, CALL(mount, find_itself(mount, ino_of(mount, parent), &stat)),
+		answer_found(req, CALL(mount, find_itself(mount, ino_of(mount, parent), &stat)),
 			     &stat);
 		return;
 	}
-	answer_entry(
+	answer_found(
 		req,
 		CALL(mount, afar_fs_lookup(mount->fs, who, ino_of(mount, parent), name, &stat)),
 		&stat);
@@ -94,6 +95,7 @@ static void make(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mod
 	struct asker asker;
 	const struct afar_who *who = find_asker(req, &asker);
 
+	lease_stop(mount, ino_of(mount, parent));
 	answer_entry(req,
 		     CALL(mount, afar_fs_make(mount->fs, who, ino_of(mount, parent), name, mode,
 					      rdev, target, &stat)),
@@ -121,6 +123,7 @@ void do_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct asker asker;
 	const struct afar_who *who = find_asker(req, &asker);
 
+	lease_stop(mount, ino_of(mount, parent));
 	answer(req, CALL(mount, afar_fs_unlink(mount->fs, who, ino_of(mount, parent), name)));
 }
 
@@ -130,6 +133,7 @@ void do_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct asker asker;
 	const struct afar_who *who = find_asker(req, &asker);
 
+	lease_stop(mount, ino_of(mount, parent));
 	answer(req, CALL(mount, afar_fs_rmdir(mount->fs, who, ino_of(mount, parent), name)));
 }
 
@@ -151,6 +155,8 @@ void do_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 		fuse_reply_err(req, EINVAL);
 		return;
 	}
+	lease_stop(mount, ino_of(mount, parent));
+	lease_stop(mount, ino_of(mount, new_parent));
 	answer(req, CALL(mount, afar_fs_rename(mount->fs, who, ino_of(mount, parent), name,
 					       ino_of(mount, new_parent), new_name, ours)));
 }
@@ -162,6 +168,7 @@ void do_link(fuse_req_t req, fuse_ino_t node, fuse_ino_t parent, const char *nam
 	struct asker asker;
 	const struct afar_who *who = find_asker(req, &asker);
 
+	lease_stop(mount, ino_of(mount, parent));
 	answer_entry(req,
 		     CALL(mount, afar_fs_link(mount->fs, who, ino_of(mount, node),
 					      ino_of(mount, parent), name, &stat)),

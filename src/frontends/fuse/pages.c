@@ -8,11 +8,14 @@
 #define BUCKETS	      4096U
 #define WRITE_LATE_MS 50 /* a write may come so long after its page was filled */
 #define MS_NS	      1000000
+#define CLOSED_MAX    16384U /* files that are not open */
 
 pthread_mutex_t pages_mutex = PTHREAD_MUTEX_INITIALIZER;
 CDS_LIST_HEAD(pages_present);
 
 static struct cds_list_head buckets[BUCKETS];
+static CDS_LIST_HEAD(closed); /* who was closed first is first */
+static unsigned nr_closed;
 
 uint64_t pages_now_ms(void)
 {
@@ -108,25 +111,72 @@ void pages_set_present(struct pages *pages, bool is)
 	pages->may_be_there = is;
 }
 
-struct pages *pages_open(uint64_t ino)
+struct pages *pages_get(uint64_t ino)
 {
+	struct pages *pages = pages_find(ino);
+
+	if (pages)
+		return pages;
+	pages = calloc(1, sizeof(*pages));
+	if (!pages)
+		return NULL;
+	pages->ino = ino;
+	cds_list_add(&pages->link, bucket_of(ino));
+	return pages;
+}
+
+static void set_closed(struct pages *pages, bool is)
+{
+	cds_list_del(&pages->present);
+	cds_list_add_tail(&pages->present, is ? &closed : &pages_present);
+	nr_closed += is;
+	nr_closed -= !is;
+	pages->is_closed = is;
+}
+
+/* `since`: as of pages_may_lease(). */
+static bool are_good(const struct pages *pages, uint64_t since)
+{
+	if (pages->is_dropping || pages->is_queued)
+		return false;
+	return !pages->may_be_there || (since != 0 && pages->since == since);
+}
+
+/* Begins to use it. Returns whether the kernel may go on with what it has. Else it drops that with the answer, before any program reads. */
+static bool begin_use(struct pages *pages, uint64_t since)
+{
+	if (pages->is_closed)
+		set_closed(pages, false);
+	pages->nr_users++;
+	if (pages->may_be_there && are_good(pages, since))
+		return true;
+	pages->dropped_at = pages_now_ms();
+	if (pages->nr_users == 1)
+		pages_set_present(pages, false);
+	return false;
+}
+
+struct pages *pages_open(struct mount *mount, uint64_t ino, bool *are_good)
+{
+	const uint64_t since = pages_quiet_since(mount, ino);
 	struct pages *pages;
 
 	pthread_mutex_lock(&pages_mutex);
-	pages = pages_find(ino);
-	if (!pages) {
-		pages = calloc(1, sizeof(*pages));
-		if (pages) {
-			pages->ino = ino;
-			cds_list_add(&pages->link, bucket_of(ino));
-		}
-	}
-	if (pages) {
-		pages->nr_users++;
-		pages->dropped_at = pages_now_ms();
-	}
+	pages = pages_get(ino);
+	*are_good = pages && begin_use(pages, since);
 	pthread_mutex_unlock(&pages_mutex);
 	return pages;
+}
+
+void pages_forget_unused(struct pages *pages)
+{
+	if (pages->nr_users != 0)
+		return;
+	if (pages->is_closed)
+		set_closed(pages, false);
+	pages_set_present(pages, false);
+	cds_list_del(&pages->link);
+	free(pages);
 }
 
 /* Pages that are queued have a user. */
@@ -134,9 +184,13 @@ void pages_put(struct pages *pages)
 {
 	if (--pages->nr_users != 0)
 		return;
-	pages_set_present(pages, false);
-	cds_list_del(&pages->link);
-	free(pages);
+	if (!pages->may_be_there || pages->since == 0) {
+		pages_forget_unused(pages);
+		return;
+	}
+	set_closed(pages, true);
+	if (nr_closed > CLOSED_MAX)
+		pages_forget_unused(cds_list_first_entry(&closed, struct pages, present));
 }
 
 void pages_close(struct pages *pages)
@@ -263,13 +317,24 @@ void pages_passed_by(struct pages *pages)
 bool pages_are_good(struct mount *mount, struct pages *pages)
 {
 	const uint64_t since = pages_quiet_since(mount, pages->ino);
-	bool are_good;
+	bool are;
 
 	pthread_mutex_lock(&pages_mutex);
 	pages->used_at = pages_now_ms();
-	are_good = !pages->is_dropping && !pages->is_queued;
-	if (are_good && pages->may_be_there)
-		are_good = since != 0 && pages->since == since;
+	are = are_good(pages, since);
 	pthread_mutex_unlock(&pages_mutex);
-	return are_good;
+	return are;
+}
+
+bool pages_may_lease(struct mount *mount, uint64_t ino, uint64_t since)
+{
+	const struct pages *pages;
+	bool may;
+
+	pthread_mutex_lock(&pages_mutex);
+	pages_watch(mount);
+	pages = pages_find(ino);
+	may = drops_are_possible() && (!pages || pages->is_closed || are_good(pages, since));
+	pthread_mutex_unlock(&pages_mutex);
+	return may;
 }

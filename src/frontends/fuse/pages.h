@@ -4,7 +4,8 @@
  * have it drop pages before they could be older than what others have written:
  *
  *   - before a read of a program goes on, if others may have written since its pages were read. The kernel asks for attributes before it
- *     looks at pages, and that answer waits until they are dropped
+ *     looks at pages, unless it has a lease (leases.h), and that answer waits until they are dropped
+ *   - when a file is opened, if others may have written since the last program closed it
  *   - when the manager asks, because somebody elsewhere opens the file to write, or has written and says so. He waits for that
  *   - every 50 ms while somebody elsewhere may write it, because nobody asks before a mapping is used
  *   - as soon as they have been read, if sendfile(2) or splice(2) read them through a handle that is open without pages
@@ -25,8 +26,8 @@ struct afar_file_stat;
 struct mount;
 struct pages;
 
-/* For each open file: those of its inode. NULL: no memory. */
-struct pages *pages_open(uint64_t ino);
+/* For each open file: those of its inode. `*are_good`: the kernel may go on with pages that it has, and drops them else. NULL: no memory. */
+struct pages *pages_open(struct mount *mount, uint64_t ino, bool *are_good);
 void pages_close(struct pages *pages);
 
 /* A request that leaves pages with the kernel. */
@@ -44,6 +45,9 @@ void pages_passed_by(struct pages *pages);
 
 /* Returns whether a program may read what the kernel has. */
 bool pages_are_good(struct mount *mount, struct pages *pages);
+/* Returns whether programs may read, without our being asked, what the kernel has of an inode. `since`: afar_fs_quiet_since(), with the session
+ * in it. */
+bool pages_may_lease(struct mount *mount, uint64_t ino, uint64_t since);
 /* Has pages dropped, and answers a request with attributes then. */
 void pages_drop_and_answer(struct mount *mount, struct pages *pages, fuse_req_t req,
 			   const struct afar_file_stat *stat);

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "leases.h"
 #include "pages_table.h"
 
 #define DROPPERS     4U
@@ -50,6 +51,18 @@ static void answer_all(struct waiting *waiting)
 	}
 }
 
+/* The kernel drops its attributes, too. It may be about to learn of an inode that it does not know. */
+static void tell_kernel(const struct mount *mount, uint64_t ino, bool has_pages)
+{
+	const struct timespec pause = {.tv_nsec = 1000000};
+	const off_t from = has_pages ? 0 : -1; /* -1: attributes alone */
+
+	while (fuse_lowlevel_notify_inval_inode(mount->fuse, node_of(mount, ino), from, 0) ==
+		       -ENOENT &&
+	       lease_is_there(ino))
+		nanosleep(&pause, NULL);
+}
+
 /* The mutex is held, but not while the kernel is told. */
 static void drop(struct mount *mount, struct pages *pages)
 {
@@ -68,8 +81,8 @@ static void drop(struct mount *mount, struct pages *pages)
 	pages->since = since;
 	pages_threads.nr_in_kernel++;
 	pthread_mutex_unlock(&pages_mutex);
-	if (were_there)
-		fuse_lowlevel_notify_inval_inode(mount->fuse, node_of(mount, pages->ino), 0, 0);
+	if (were_there || lease_is_there(pages->ino))
+		tell_kernel(mount, pages->ino, were_there);
 	pthread_mutex_lock(&pages_mutex);
 	pages_threads.nr_in_kernel--;
 	pages->dropped_at = pages_now_ms();
@@ -128,8 +141,7 @@ static void *drop_queued(void *argument)
 	return NULL;
 }
 
-/* Returns whether somebody is there who drops pages. The mutex is held. */
-static bool find_dropper(void)
+bool drops_are_possible(void)
 {
 	if (nr_idle == 0 && nr_droppers < DROPPERS)
 		nr_droppers += pages_start(drop_queued);
@@ -156,7 +168,7 @@ void drops_add(struct pages *pages, struct waiting *waiting)
 		pages->nr_users++;
 		cds_list_add_tail(&pages->queued, &queue);
 	}
-	find_dropper();
+	drops_are_possible();
 	pthread_cond_signal(&added);
 }
 
@@ -168,7 +180,7 @@ static bool add_waiting(struct mount *mount, struct pages *pages, const struct w
 	struct waiting *waiting;
 
 	pages_watch(mount);
-	waiting = pages_threads.serving && find_dropper() ? malloc(sizeof(*waiting)) : NULL;
+	waiting = pages_threads.serving && drops_are_possible() ? malloc(sizeof(*waiting)) : NULL;
 	if (!waiting)
 		return false;
 	*waiting = *model;
@@ -189,18 +201,39 @@ void pages_drop_and_answer(struct mount *mount, struct pages *pages, fuse_req_t 
 		answer(req, -ENOMEM);
 }
 
-/* Nothing waits if the kernel has no page of it. */
-void pages_drop(void *mount, uint64_t ino, struct afar_drop *drop)
+/* Returns whether that waits for the kernel. The mutex is held. */
+static bool add_drop(struct mount *mount, uint64_t ino, struct afar_drop *drop, bool is_leased)
 {
 	const struct waiting waiting = {.drop = drop};
-	struct pages *pages;
+	struct pages *pages = pages_find(ino);
 	bool is_added = false;
 
-	pthread_mutex_lock(&pages_mutex);
-	pages = pages_find(ino);
-	if (pages && (pages->may_be_there || pages->is_dropping))
+	/* The kernel drops its pages when it is opened next. */
+	if (pages && pages->is_closed) {
+		pages_forget_unused(pages);
+		pages = NULL;
+	}
+	if (!pages && is_leased)
+		pages = pages_get(ino);
+	if (!pages)
+		return false;
+	if (is_leased || pages->may_be_there || pages->is_dropping)
 		is_added = add_waiting(mount, pages, &waiting);
+	pages_forget_unused(pages);
+	return is_added;
+}
+
+/* Nothing waits if the kernel has neither a page of it nor a lease. If it has a lease, and nobody can tell it, then the manager waits
+ * until that is over. */
+void pages_drop(void *mount, uint64_t ino, struct afar_drop *drop)
+{
+	const bool is_leased = lease_is_there(ino);
+	bool is_waiting;
+
+	pthread_mutex_lock(&pages_mutex);
+	is_waiting =
+		add_drop(mount, ino, drop, is_leased) || (is_leased && !pages_threads.has_ended);
 	pthread_mutex_unlock(&pages_mutex);
-	if (!is_added)
+	if (!is_waiting)
 		afar_fs_dropped(drop);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The table of files, which pages.c, pages_drop.c and pages_watch.c share, and their threads. See pages.h.
+ * The table of files, and the threads that look after them: for pages.c, pages_drop.c, pages_watch.c and leases.c. See pages.h.
  *
  * No old page is ever taken for a good one. Each file has the number of the time in which all of its pages were read, undisturbed.
  * A read in another time makes it 0, before the kernel has the page. A new number is set before pages are dropped, and dropping
@@ -19,12 +19,14 @@
 struct waiting;
 
 struct pages {
-	struct cds_list_head link;    /* of its bucket */
-	struct cds_list_head present; /* of those that the kernel may have pages of */
+	struct cds_list_head link; /* of its bucket */
+	struct cds_list_head
+		present; /* of those that the kernel may have pages of, and are open or not */
 	struct cds_list_head queued;
 	uint64_t ino;
 	unsigned nr_users;
 	bool may_be_there, is_queued, is_dropping;
+	bool is_closed;	  /* it has no users: what is known of its pages is for who opens it next */
 	uint64_t since;	  /* see above */
 	uint64_t used_at; /* ms, as the next */
 	uint64_t asked_at;
@@ -41,12 +43,16 @@ struct pages {
 /* ---- The table (pages.c). The mutex is held where nothing else is said */
 
 extern pthread_mutex_t pages_mutex; /* guards all, but what is atomic */
-/* Files that the kernel may have pages of. */
+/* Files with users that the kernel may have pages of. */
 extern struct cds_list_head pages_present;
 
 /* Call it before the mutex is taken for the first time. */
 void pages_begin_all(void);
 struct pages *pages_find(uint64_t ino);
+/* Likewise, or one without users. NULL: no memory. */
+struct pages *pages_get(uint64_t ino);
+/* Forgets it if it has no users. */
+void pages_forget_unused(struct pages *pages);
 /* Drops a user. */
 void pages_put(struct pages *pages);
 void pages_set_present(struct pages *pages, bool is);
@@ -82,6 +88,8 @@ void pages_end_thread(void);
 void drops_begin(const pthread_condattr_t *attributes);
 /* Has pages dropped. `waiting` is told then; may be NULL. */
 void drops_add(struct pages *pages, struct waiting *waiting);
+/* Returns whether somebody is there who drops pages. */
+bool drops_are_possible(void);
 /* All who drop pages may wait for some that are being read. */
 void drops_help(void);
 void drops_end(void);

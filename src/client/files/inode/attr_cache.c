@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "client/base/abi.h"
 #include "client/files/inode/attr_cache_table.h"
@@ -15,6 +16,9 @@
 #include "rpc/delegation.h"
 
 #define KNOWN_MAX 524288U /* inodes and names; more are forgotten together */
+#define USED_NS	  ((uint64_t)DELEGATION_USED_MS * 1000000U)
+/* A kernel counts what it was told from when the program runs that has asked. */
+#define LATE_NS 50000000U
 
 static uint64_t now_ns(void)
 {
@@ -75,8 +79,7 @@ static bool may(const struct fs_who *who, const struct afar_file_stat *stat, uin
 
 static bool lasts(const struct attr_cache *cache, uint64_t ms)
 {
-	return cache->number != 0 && now_ns() + ms * 1000000U - cache->renewed_at <
-					     (uint64_t)DELEGATION_USED_MS * 1000000U;
+	return cache->number != 0 && now_ns() + ms * 1000000U - cache->renewed_at < USED_NS;
 }
 
 static bool is_usable(const struct attr_cache *cache)
@@ -182,6 +185,40 @@ int attr_cache_stat(struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out
 	return ret;
 }
 
+int attr_cache_keep(struct attr_cache *cache, uint64_t ino, struct afar_file_stat *out)
+{
+	int left_ms = 0;
+
+	pthread_mutex_lock(&cache->lock);
+	if (is_usable(cache) && give(cache, ino, out) == 0)
+		left_ms = (int)((cache->renewed_at + USED_NS - now_ns()) / 1000000U);
+	/* It may have run out meanwhile. */
+	if (left_ms < 0 || left_ms > (int)DELEGATION_USED_MS)
+		left_ms = 0;
+	if (left_ms > 0 && cache->kept_until < cache->renewed_at + USED_NS + LATE_NS)
+		cache->kept_until = cache->renewed_at + USED_NS + LATE_NS;
+	pthread_mutex_unlock(&cache->lock);
+	return left_ms;
+}
+
+/* How long, in ns. The lock is held. */
+static uint64_t is_kept_for(const struct attr_cache *cache)
+{
+	const uint64_t now = now_ns();
+
+	return now < cache->kept_until ? cache->kept_until - now : 0;
+}
+
+void attr_cache_await_kept(struct attr_cache *cache)
+{
+	struct timespec left;
+
+	pthread_mutex_lock(&cache->lock);
+	left = clock_to_timespec(is_kept_for(cache));
+	pthread_mutex_unlock(&cache->lock);
+	nanosleep(&left, NULL);
+}
+
 bool attr_cache_no_xattrs(struct afar_fs *fs, uint64_t ino)
 {
 	struct attr_cache *cache = &fs->attr_cache;
@@ -225,7 +262,7 @@ bool attr_cache_may_read(struct attr_cache *cache, const struct fs_who *who, uin
 	return is_so;
 }
 
-bool known_size(struct attr_cache *cache, uint64_t ino, uint64_t *size)
+bool attr_cache_size(struct attr_cache *cache, uint64_t ino, uint64_t *size)
 {
 	const struct attr_cache_inode *inode;
 
@@ -237,7 +274,7 @@ bool known_size(struct attr_cache *cache, uint64_t ino, uint64_t *size)
 	return inode;
 }
 
-uint64_t known_ino(struct attr_cache *cache, uint64_t dir, const char *name)
+uint64_t attr_cache_ino(struct attr_cache *cache, uint64_t dir, const char *name)
 {
 	const struct attr_cache_name *found;
 	uint64_t ino = 0;
@@ -267,8 +304,10 @@ uint64_t attr_cache_take_dropped(struct attr_cache *cache)
 	uint64_t dropped;
 
 	pthread_mutex_lock(&cache->lock);
-	dropped = cache->dropped;
-	cache->dropped = 0;
+	/* The manager lets others change at once what we say that we have dropped. */
+	dropped = is_kept_for(cache) == 0 ? cache->dropped : 0;
+	if (dropped)
+		cache->dropped = 0;
 	pthread_mutex_unlock(&cache->lock);
 	return dropped;
 }
@@ -390,8 +429,9 @@ void attr_cache_looked(struct afar_fs *fs, const struct attr_cache_mark *mark,
 	pthread_mutex_unlock(&cache->lock);
 }
 
-void attr_cache_opened(struct afar_fs *fs, const struct attr_cache_mark *mark, const struct fs_who *who,
-		  Afar__FileHold *const *operations, const Afar__FileResults *results)
+void attr_cache_opened(struct afar_fs *fs, const struct attr_cache_mark *mark,
+		       const struct fs_who *who, Afar__FileHold *const *operations,
+		       const Afar__FileResults *results)
 {
 	struct attr_cache *cache = &fs->attr_cache;
 	bool is_renewed;

@@ -34,6 +34,8 @@ struct attr_cache {
 	uint64_t dropped;     /* what the manager is to be told with the next question */
 	uint64_t refused;     /* the last one that was dropped: it is not taken up again */
 	uint64_t renewed_at;
+	uint64_t
+		kept_until; /* so long the program keeps attributes: by then the last of attr_cache_keep() is over */
 	/* Events after which the answer to a question from before may be out of date. */
 	uint64_t nr_events;
 	uint64_t reset_at;		      /* nr_events when all was forgotten last */
@@ -67,6 +69,10 @@ int attr_cache_lookup(struct afar_fs *fs, const struct fs_who *who, uint64_t dir
 uint64_t attr_cache_since(struct attr_cache *cache, uint64_t ino);
 /* Returns whether what is delegated stays so for as many ms, if nobody has it dropped. */
 bool attr_cache_lasts(struct attr_cache *cache, uint64_t ms);
+/* Like attr_cache_stat(), and returns for how many ms that is right, if nobody has it dropped. 0: it is not known. */
+int attr_cache_keep(struct attr_cache *cache, uint64_t ino, struct afar_file_stat *out);
+/* Waits until the program keeps nothing any more that attr_cache_keep() has told. */
+void attr_cache_await_kept(struct attr_cache *cache);
 /* Notes that the manager was told of a write of ours. */
 void attr_cache_wrote(struct attr_cache *cache, uint64_t ino, int64_t at);
 /* Describes an inode: 0 or 1. */
@@ -77,9 +83,9 @@ bool attr_cache_is_delegated(struct attr_cache *cache, uint64_t ino);
 bool attr_cache_may_read(struct attr_cache *cache, const struct fs_who *who, uint64_t ino,
 			 uint64_t *size, uint64_t *layout);
 /* Gives the size of a file, if that is known. */
-bool known_size(struct attr_cache *cache, uint64_t ino, uint64_t *size);
+bool attr_cache_size(struct attr_cache *cache, uint64_t ino, uint64_t *size);
 /* Returns the inode that a name leads to, if that is known; else 0. The delegation may have run out. */
-uint64_t known_ino(struct attr_cache *cache, uint64_t dir, const char *name);
+uint64_t attr_cache_ino(struct attr_cache *cache, uint64_t dir, const char *name);
 /* Returns whether an inode is known to have no extended attributes. */
 bool attr_cache_no_xattrs(struct afar_fs *fs, uint64_t ino);
 
@@ -96,8 +102,9 @@ void attr_cache_looked(struct afar_fs *fs, const struct attr_cache_mark *mark,
 		       const struct fs_who *who, Afar__FileLook *const *operations,
 		       const Afar__FileResults *results);
 /* After files were opened, some of which wanted delegations. */
-void attr_cache_opened(struct afar_fs *fs, const struct attr_cache_mark *mark, const struct fs_who *who,
-		  Afar__FileHold *const *operations, const Afar__FileResults *results);
+void attr_cache_opened(struct afar_fs *fs, const struct attr_cache_mark *mark,
+		       const struct fs_who *who, Afar__FileHold *const *operations,
+		       const Afar__FileResults *results);
 /* Around a change, and around telling where a file ends. `results`: NULL: it is unknown what was done. */
 void attr_cache_begin_change(struct afar_fs *fs, Afar__FileChange *const *operations, unsigned nr);
 void attr_cache_end_change(struct afar_fs *fs, const struct attr_cache_mark *mark,

@@ -127,9 +127,9 @@ static void drop_removed(struct afar_fs *fs, const Afar__FileChange *ask)
 	uint64_t ino = 0;
 
 	if (ask->what_case == AFAR__FILE_CHANGE__WHAT_REMOVE)
-		ino = known_ino(&fs->attr_cache, ask->remove->dir, ask->remove->name);
+		ino = attr_cache_ino(&fs->attr_cache, ask->remove->dir, ask->remove->name);
 	else if (ask->what_case == AFAR__FILE_CHANGE__WHAT_RENAME)
-		ino = known_ino(&fs->attr_cache, ask->rename->new_dir, ask->rename->new_name);
+		ino = attr_cache_ino(&fs->attr_cache, ask->rename->new_dir, ask->rename->new_name);
 	if (ino != 0)
 		kept_drop(fs, ino);
 }

@@ -445,6 +445,26 @@ void inode_end_telling(struct afar_fs *fs, uint64_t ino, bool is_told)
 	change_touched(fs, ino, INODE_TELLING, is_told ? INODE_TOLD : INODE_UNTOLD);
 }
 
+/* Returns whether it was written, and the manager may not know when. */
+static bool is_untold(struct file_inode *inode)
+{
+	return atomic_load(&inode->touched) >= INODE_TELLING ||
+	       atomic_load(&inode->nr_committing) != 0;
+}
+
+bool inode_is_changing(struct afar_fs *fs, uint64_t ino)
+{
+	struct file_inode *inode;
+	bool is_changing;
+
+	pthread_mutex_lock(&fs->lock);
+	inode = inode_cached(fs, ino);
+	is_changing = inode && (is_untold(inode) || atomic_load(&inode->touched) == INODE_TOLD ||
+				inode_has_spare(inode));
+	pthread_mutex_unlock(&fs->lock);
+	return is_changing;
+}
+
 void inode_add_writes(struct afar_fs *fs, struct afar_file_stat *stat)
 {
 	struct file_inode *inode;
@@ -452,7 +472,7 @@ void inode_add_writes(struct afar_fs *fs, struct afar_file_stat *stat)
 
 	pthread_mutex_lock(&fs->lock);
 	inode = inode_cached(fs, stat->ino);
-	if (inode && atomic_load(&inode->touched) >= INODE_TELLING)
+	if (inode && is_untold(inode))
 		written_at = atomic_load(&inode->written_at);
 	pthread_mutex_unlock(&fs->lock);
 	if (stat->mtime < written_at)

@@ -1,14 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which inodes have writes that no sync covers yet, and which may have lost some: fs_losses.c. A part of fs.h. */
+/* Which inodes have writes that no sync covers, and which may have lost some. */
 #ifndef CLIENT_FS_LOSSES_H
 #define CLIENT_FS_LOSSES_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <urcu/list.h>
+
+#define FS_BUCKETS 1024U /* of open inodes */
 
 struct afar_file;
 struct afar_fs;
 struct file_inode;
-struct fs_writes;
+
+/* Inodes with writes that no sync covers, or with losses that nobody was told of. */
+struct fs_writes {
+	struct cds_list_head unsynced, syncing, settled;
+	struct cds_list_head buckets[FS_BUCKETS];
+	size_t nr_closed; /* of inodes that are not open */
+};
 
 /* The fs's lock is held for those that begin with writes_. */
 void writes_init(struct fs_writes *all);

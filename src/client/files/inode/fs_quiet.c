@@ -73,6 +73,20 @@ PUBLIC_CALL(int, afar_fs_keep_quiet, (struct afar_fs *fs, uint64_t ino), (fs, in
 	return ret;
 }
 
+PUBLIC_CALL(int, afar_fs_keep_attributes,
+	    (struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out), (fs, ino, out))
+{
+	int left_ms = 0;
+
+	if (fs_enter(fs))
+		return 0;
+	/* Without `drop` nobody could end it. Our own writes change the times later, unseen. */
+	if (fs->drops.tell && fs_check_stat(out, false) == 0 && !inode_is_changing(fs, ino))
+		left_ms = attr_cache_keep(&fs->attr_cache, ino, out);
+	handle_unuse(&fs->handle);
+	return left_ms;
+}
+
 PUBLIC_CALL(int, afar_file_stat_within,
 	    (struct afar_file *file, int timeout_ms, struct afar_file_stat *out),
 	    (file, timeout_ms, out))

@@ -294,6 +294,8 @@ void fs_session_resumed(struct afar_session *session)
 		attr_cache_reset(&fs->attr_cache);
 		kept_resumed(fs);
 	}
+	cds_list_for_each_entry (fs, &session->file_systems, node)
+		attr_cache_await_kept(&fs->attr_cache);
 	ret = reclaim_open(&reclaim);
 	cds_list_for_each_entry (fs, &session->file_systems, node)
 		if (ret == 0)

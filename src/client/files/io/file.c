@@ -355,15 +355,18 @@ static bool has_news(const struct file_inode *inode)
 }
 
 /* Fills in what commits the size and times. `close`: a handle to close with that; 0: none. Returns what the inode
- * was, for touch_again(). */
+ * was, for touch_again(). end_sync() comes after the answer. */
 static enum inode_touched fill_sync(struct file_inode *inode, uint64_t close, bool is_trimmed,
 				    Afar__FileSync *message, Afar__FileChange *operation)
 {
 	enum inode_kept old = INODE_KEPT_OLD;
 	/* First, because a write that begins meanwhile notes both: it is to find something to commit. */
 	bool drops_pages = atomic_compare_exchange_strong(&inode->kept, &old, INODE_KEPT);
-	enum inode_touched touched = atomic_exchange(&inode->touched, INODE_UNTOUCHED);
+	enum inode_touched touched;
 
+	/* First, too: until the call has ended, inode_add_writes() is to find one of both. */
+	atomic_fetch_add(&inode->nr_committing, 1);
+	touched = atomic_exchange(&inode->touched, INODE_UNTOUCHED);
 	/* This may arrive first, or alone. */
 	if (touched == INODE_TELLING)
 		touched = INODE_UNTOLD;
@@ -374,6 +377,8 @@ static enum inode_touched fill_sync(struct file_inode *inode, uint64_t close, bo
 	message->layout = inode->layout;
 	pthread_mutex_unlock(&inode->lock);
 	message->is_written = touched == INODE_UNTOLD;
+	if (!message->is_written)
+		atomic_fetch_sub(&inode->nr_committing, 1);
 	message->close = close;
 	message->is_trimmed = is_trimmed;
 	message->drops_pages = drops_pages;
@@ -381,6 +386,12 @@ static enum inode_touched fill_sync(struct file_inode *inode, uint64_t close, bo
 	operation->what_case = AFAR__FILE_CHANGE__WHAT_SYNC;
 	operation->sync = message;
 	return touched;
+}
+
+static void end_sync(struct file_inode *inode, const Afar__FileSync *message)
+{
+	if (message->is_written)
+		atomic_fetch_sub(&inode->nr_committing, 1);
 }
 
 /* Has the size and times committed, and closes a handle with that, as fill_sync(). */
@@ -394,10 +405,11 @@ static int commit(struct afar_file *file, uint64_t close, bool is_trimmed)
 	int ret;
 
 	ret = fs_change_one(file->fs, &file->who, &operation, &answer);
-	if (ret) {
+	if (ret)
 		touch_again(inode, touched);
+	end_sync(inode, &message);
+	if (ret)
 		return ret;
-	}
 	/* After a trim the inode is gone here, too. */
 	if (!is_trimmed)
 		ret = inode_take(inode, answer.results[0]);
@@ -509,6 +521,7 @@ void file_undo_close(struct late_close *closing)
 	if (!closing->is_change)
 		return;
 	touch_again(closing->file->inode, (enum inode_touched)closing->touched);
+	end_sync(closing->file->inode, &closing->sync);
 	inode_go_on(closing->file->inode);
 }
 
@@ -522,6 +535,8 @@ void file_end_close(struct late_close *closing, int ret, const Afar__FileResult 
 		if (ret == 0)
 			call_close(closing->file->fs, closing->file->hold->handle);
 	}
+	if (closing->is_change)
+		end_sync(inode, &closing->sync);
 	/* After a trim the inode is gone here, too. */
 	if (closing->is_change && is_done && !closing->is_trimmed)
 		inode_take(inode, result);

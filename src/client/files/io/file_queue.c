@@ -364,8 +364,6 @@ static void note_end(struct operation *operation)
 	inode_note_write(inode);
 	inode_note_arrival(inode);
 	streams_drop(&inode->streams, operation->begin, operation->length);
-	if (atomic_load_explicit(&inode->touched, memory_order_relaxed) != INODE_UNTOLD)
-		inode_touch(inode);
 }
 
 static bool finish(struct afar_queue *queue, struct operation *operation)

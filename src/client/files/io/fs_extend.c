@@ -165,8 +165,8 @@ static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 	int ret;
 
 	/* With the end it hears that the file was written. */
+	atomic_fetch_add(&inode->nr_committing, 1);
 	atomic_store(&inode->touched, INODE_TOLD);
-
 	message.ino = inode->ino;
 	message.end = end;
 	message.layout = layout;
@@ -178,14 +178,15 @@ static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 		ret = fs_hold_one(inode->fs, NULL, &operation, NULL);
 		if (ret) {
 			atomic_store(&inode->touched, INODE_UNTOLD);
-			return ret;
+			break;
 		}
 		pthread_mutex_lock(&inode->lock);
 		if (end > inode->end)
 			inode->end = end;
 		pthread_mutex_unlock(&inode->lock);
 	} while (nr_reclaims != fs_count_reclaims(inode->fs));
-	return 0;
+	atomic_fetch_sub(&inode->nr_committing, 1);
+	return ret;
 }
 
 int inode_begin_append(struct file_inode *inode)
