@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -130,15 +131,25 @@ static bool unmount(const char *place)
 	return status == 0;
 }
 
-/* A mount whose process has died answers nothing but ENOTCONN. Returns what lstat() says of the place
- * once there is none any more: 0 or an errno. */
-static int clear_dead(const char *place)
+/* Returns 0 or an errno. A mount whose process has died answers nothing but ENOTCONN. The kernel may tell lstat() what it
+ * remembers of such a one; statfs() it always passes on. */
+static int look_at(const char *place)
 {
 	struct stat stat;
+	struct statfs about;
+
+	if (lstat(place, &stat))
+		return errno;
+	return is_ours(place) && statfs(place, &about) && errno == ENOTCONN ? ENOTCONN : 0;
+}
+
+/* Returns what is said of the place once no dead mount is there any more: 0 or an errno. */
+static int clear_dead(const char *place)
+{
 	int ret;
 
 	for (int i = 0;; i++) {
-		ret = lstat(place, &stat) ? errno : 0;
+		ret = look_at(place);
 		if (ret != ENOTCONN || i == DEAD_MAX || !is_ours(place) || !unmount(place))
 			return ret;
 		say_note("%s: cleared away a mount whose process had died", place);
