@@ -56,7 +56,6 @@ int fs_look_until(struct afar_fs *fs, uint64_t deadline, const struct fs_who *wh
 		  Afar__FileLook **operations, unsigned nr, struct fs_answer *out)
 {
 	Afar__FilesLook message = AFAR__FILES_LOOK__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	struct attr_cache_mark mark;
 	int ret;
 
@@ -64,12 +63,10 @@ int fs_look_until(struct afar_fs *fs, uint64_t deadline, const struct fs_who *wh
 	message.who = who ? (Afar__FileWho *)&who->message : NULL;
 	message.operations = operations;
 	message.n_operations = nr;
-	request.call_case = AFAR__REQUEST__CALL_FILES_LOOK;
-	request.files_look = &message;
 	message.wants_delegation = true;
 	message.dropped = attr_cache_take_dropped(&fs->attr_cache);
 	mark = attr_cache_mark(&fs->attr_cache);
-	ret = call_until(fs, deadline, &request, nr, out);
+	ret = call_until(fs, deadline, RPC_REQUEST(FILES_LOOK, files_look, &message), nr, out);
 	if (ret == 0)
 		attr_cache_looked(fs, &mark, who, operations, results_of(out));
 	else
@@ -98,7 +95,6 @@ static int call_holds(struct afar_fs *fs, const struct fs_who *who, Afar__FileHo
 		      unsigned nr, struct fs_answer *out)
 {
 	Afar__FilesHold message = AFAR__FILES_HOLD__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	const struct attr_cache_mark mark = attr_cache_mark(&fs->attr_cache);
 	const bool is_wanted = want_delegation(operations, nr);
 	int ret;
@@ -107,12 +103,10 @@ static int call_holds(struct afar_fs *fs, const struct fs_who *who, Afar__FileHo
 	message.who = who ? (Afar__FileWho *)&who->message : NULL;
 	message.operations = operations;
 	message.n_operations = nr;
-	request.call_case = AFAR__REQUEST__CALL_FILES_HOLD;
-	request.files_hold = &message;
 	attr_cache_begin_hold(fs, operations, nr);
 	if (is_wanted)
 		message.dropped = attr_cache_take_dropped(&fs->attr_cache);
-	ret = call(fs, &request, nr, out);
+	ret = call(fs, RPC_REQUEST(FILES_HOLD, files_hold, &message), nr, out);
 	attr_cache_end_hold(fs, &mark, operations, nr, ret == 0 ? results_of(out) : NULL);
 	if (is_wanted && ret == 0)
 		attr_cache_opened(fs, &mark, who, operations, results_of(out));
@@ -156,7 +150,6 @@ static int call_changes(struct afar_fs *fs, const struct fs_who *who, Afar__File
 			unsigned nr, struct fs_answer *out)
 {
 	Afar__FilesChange message = AFAR__FILES_CHANGE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	const struct attr_cache_mark mark = attr_cache_mark(&fs->attr_cache);
 	int ret;
 
@@ -164,12 +157,10 @@ static int call_changes(struct afar_fs *fs, const struct fs_who *who, Afar__File
 	message.who = who ? (Afar__FileWho *)&who->message : NULL;
 	message.operations = operations;
 	message.n_operations = nr;
-	request.call_case = AFAR__REQUEST__CALL_FILES_CHANGE;
-	request.files_change = &message;
 	for (unsigned i = 0; i < nr; i++)
 		drop_removed(fs, operations[i]);
 	attr_cache_begin_change(fs, operations, nr);
-	ret = call(fs, &request, nr, out);
+	ret = call(fs, RPC_REQUEST(FILES_CHANGE, files_change, &message), nr, out);
 	attr_cache_end_change(fs, &mark, operations, nr, ret == 0 ? results_of(out) : NULL);
 	drop_gone(fs, operations, nr, ret == 0 ? results_of(out) : NULL);
 	return ret;

@@ -5,6 +5,17 @@
 
 #include "client/files/fs.h"
 
+/* One operation, until the end of the block: FILE_LOOK(STAT, stat, &message). */
+#define FILE_LOOK(WHAT, what, message)                                            \
+	(&(Afar__FileLook){PROTOBUF_C_MESSAGE_INIT(&afar__file_look__descriptor), \
+			   .what_case = AFAR__FILE_LOOK__WHAT_##WHAT, .what = (message)})
+#define FILE_CHANGE(WHAT, what, message)                                              \
+	(&(Afar__FileChange){PROTOBUF_C_MESSAGE_INIT(&afar__file_change__descriptor), \
+			     .what_case = AFAR__FILE_CHANGE__WHAT_##WHAT, .what = (message)})
+#define FILE_HOLD(WHAT, what, message)                                            \
+	(&(Afar__FileHold){PROTOBUF_C_MESSAGE_INIT(&afar__file_hold__descriptor), \
+			   .what_case = AFAR__FILE_HOLD__WHAT_##WHAT, .what = (message)})
+
 /* ---- fs_message.c */
 
 /* Takes who asks from a program; NULL: this process. -EINVAL. */

@@ -605,16 +605,13 @@ static uint64_t end_of_runs(const Afar__FileResult *result)
 static int fetch_some(struct file_inode *inode, uint64_t *offset, uint64_t end)
 {
 	Afar__FileMap map = AFAR__FILE_MAP__INIT;
-	Afar__FileLook operation = AFAR__FILE_LOOK__INIT;
 	struct fs_answer answer;
 	int ret;
 
 	map.ino = inode->ino;
 	map.offset = *offset;
 	map.length = end - *offset;
-	operation.what_case = AFAR__FILE_LOOK__WHAT_MAP;
-	operation.map = &map;
-	ret = fs_look_one(inode->fs, NULL, &operation, &answer);
+	ret = fs_look_one(inode->fs, NULL, FILE_LOOK(MAP, map, &map), &answer);
 	if (ret)
 		return ret;
 	ret = inode_take(inode, answer.results[0]);
@@ -641,14 +638,11 @@ int inode_fetch(struct file_inode *inode, uint64_t offset, uint64_t length)
 int inode_look(struct file_inode *inode)
 {
 	Afar__FileStat stat = AFAR__FILE_STAT__INIT;
-	Afar__FileLook operation = AFAR__FILE_LOOK__INIT;
 	struct fs_answer answer;
 	int ret;
 
 	stat.ino = inode->ino;
-	operation.what_case = AFAR__FILE_LOOK__WHAT_STAT;
-	operation.stat = &stat;
-	ret = fs_look_one(inode->fs, NULL, &operation, &answer);
+	ret = fs_look_one(inode->fs, NULL, FILE_LOOK(STAT, stat, &stat), &answer);
 	if (ret)
 		return ret;
 	ret = inode_take(inode, answer.results[0]);

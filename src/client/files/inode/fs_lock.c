@@ -186,17 +186,14 @@ static bool note_answer(struct asking *asking, uint64_t nr_reclaims)
 static int call_lock(struct asking *asking, uint32_t wait_ms)
 {
 	struct afar_fs *fs = asking->file->fs;
-	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
 	Afar__FileLock message;
 	uint64_t nr_reclaims;
 	int ret;
 
-	operation.what_case = AFAR__FILE_HOLD__WHAT_LOCK;
-	operation.lock = &message;
 	do {
 		nr_reclaims = fs_count_reclaims(fs);
 		message_of(asking, wait_ms, &message);
-		ret = fs_hold_one(fs, NULL, &operation, NULL);
+		ret = fs_hold_one(fs, NULL, FILE_HOLD(LOCK, lock, &message), NULL);
 	} while (ret == 0 && !note_answer(asking, nr_reclaims));
 	if (ret == -ETIMEDOUT)
 		atomic_store(&asking->file->inode->has_unsure_locks, true);
@@ -374,7 +371,6 @@ static void tell_cancelled(struct afar_fs *fs, uint64_t number)
 	Afar__FileLockCancel message = AFAR__FILE_LOCK_CANCEL__INIT;
 	Afar__FileHold operation = AFAR__FILE_HOLD__INIT, *operations = &operation;
 	Afar__FilesHold hold = AFAR__FILES_HOLD__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	message.wait = number;
 	operation.what_case = AFAR__FILE_HOLD__WHAT_LOCK_CANCEL;
@@ -382,10 +378,8 @@ static void tell_cancelled(struct afar_fs *fs, uint64_t number)
 	hold.fs = fs->ns->number;
 	hold.operations = &operations;
 	hold.n_operations = 1;
-	request.call_case = AFAR__REQUEST__CALL_FILES_HOLD;
-	request.files_hold = &hold;
 	/* If it does not arrive, the call that is under way ends by itself. */
-	session_tell(fs->ns->session, &request);
+	session_tell(fs->ns->session, RPC_REQUEST(FILES_HOLD, files_hold, &hold));
 }
 
 PUBLIC_CALL(int, afar_file_lock_cancel, (struct afar_file *file, uint32_t *is_cancelled),
@@ -430,7 +424,6 @@ PUBLIC_CALL(int, afar_file_lock_stat, (struct afar_file *file, struct afar_lock 
 	    (file, given))
 {
 	Afar__FileLockLook look = AFAR__FILE_LOCK_LOOK__INIT;
-	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
 	struct fs_answer answer;
 	Afar__FileLock message;
 	struct fs_lock asked;
@@ -442,9 +435,7 @@ PUBLIC_CALL(int, afar_file_lock_stat, (struct afar_file *file, struct afar_lock 
 	if (ret == 0) {
 		fs_lock_message(&asked, &message);
 		look.lock = &message;
-		operation.what_case = AFAR__FILE_HOLD__WHAT_LOCK_LOOK;
-		operation.lock_look = &look;
-		ret = fs_hold_one(file->fs, NULL, &operation, &answer);
+		ret = fs_hold_one(file->fs, NULL, FILE_HOLD(LOCK_LOOK, lock_look, &look), &answer);
 	}
 	if (ret == 0) {
 		ret = give_look(answer.results[0], given);

@@ -203,7 +203,6 @@ static void tell_written(struct afar_fs *fs, uint64_t ino)
 	Afar__FileEnd message = AFAR__FILE_END__INIT;
 	Afar__FileHold operation = AFAR__FILE_HOLD__INIT, *operations = &operation;
 	Afar__FilesHold hold = AFAR__FILES_HOLD__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	telling = malloc(sizeof(*telling));
 	if (!telling || !inode_begin_telling(fs, ino, &message, &written_at)) {
@@ -216,9 +215,8 @@ static void tell_written(struct afar_fs *fs, uint64_t ino)
 	hold.fs = fs->ns->number;
 	hold.operations = &operations;
 	hold.n_operations = 1;
-	request.call_case = AFAR__REQUEST__CALL_FILES_HOLD;
-	request.files_hold = &hold;
-	if (session_tell_then(fs->ns->session, &request, end_telling, telling)) {
+	if (session_tell_then(fs->ns->session, RPC_REQUEST(FILES_HOLD, files_hold, &hold),
+			      end_telling, telling)) {
 		inode_end_telling(fs, ino, false);
 		free(telling);
 		return;

@@ -149,23 +149,17 @@ int fs_reclaim_again(struct afar_fs *fs, const struct fs_hold *hold)
 					.accesses = &access,
 					.nr = 1};
 	Afar__FileReclaim message = reclaim_message(&reclaim, false);
-	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
 
 	look_at_end(hold, &end, &layout);
-	operation.what_case = AFAR__FILE_HOLD__WHAT_RECLAIM;
-	operation.reclaim = &message;
-	return fs_hold_one(fs, NULL, &operation, NULL);
+	return fs_hold_one(fs, NULL, FILE_HOLD(RECLAIM, reclaim, &message), NULL);
 }
 
 int fs_reclaim_uses(struct afar_fs *fs)
 {
 	Afar__FileReclaim message = AFAR__FILE_RECLAIM__INIT;
-	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
 
 	message.answers_gone = true;
-	operation.what_case = AFAR__FILE_HOLD__WHAT_RECLAIM;
-	operation.reclaim = &message;
-	return fs_hold_one(fs, NULL, &operation, NULL);
+	return fs_hold_one(fs, NULL, FILE_HOLD(RECLAIM, reclaim, &message), NULL);
 }
 
 /* ---- When the session resumes: on the control thread */
@@ -206,7 +200,6 @@ static int send_reclaim(struct afar_fs *fs, const struct reclaim *reclaim, bool 
 	Afar__FileReclaim message = reclaim_message(reclaim, is_last);
 	Afar__FileHold operation = AFAR__FILE_HOLD__INIT, *operations = &operation;
 	Afar__FilesHold hold = AFAR__FILES_HOLD__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	operation.what_case = AFAR__FILE_HOLD__WHAT_RECLAIM;
 	operation.reclaim = &message;
@@ -214,9 +207,8 @@ static int send_reclaim(struct afar_fs *fs, const struct reclaim *reclaim, bool 
 	hold.fs = fs->ns->number;
 	hold.operations = &operations;
 	hold.n_operations = 1;
-	request.call_case = AFAR__REQUEST__CALL_FILES_HOLD;
-	request.files_hold = &hold;
-	return rpc_send(session->manager, &envelope, &request, reclaimed, session);
+	return rpc_send(session->manager, &envelope, RPC_REQUEST(FILES_HOLD, files_hold, &hold),
+			reclaimed, session);
 }
 
 /* Sends what is in it, if that is anything, or `max` of it. */

@@ -63,12 +63,9 @@ static void file_discard(struct afar_file *file)
 static int call_close(struct afar_fs *fs, uint64_t handle)
 {
 	Afar__FileClose message = AFAR__FILE_CLOSE__INIT;
-	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
 
 	message.handle = handle;
-	operation.what_case = AFAR__FILE_HOLD__WHAT_CLOSE;
-	operation.close = &message;
-	return fs_hold_one(fs, NULL, &operation, NULL);
+	return fs_hold_one(fs, NULL, FILE_HOLD(CLOSE, close, &message), NULL);
 }
 
 /* Closes at the manager what cannot be finished here, and keeps the error. */
@@ -86,7 +83,6 @@ static int give_up(struct afar_fs *fs, uint64_t handle, int status)
 static int call_open(struct afar_file *file, bool is_kept, struct fs_answer *answer)
 {
 	Afar__FileOpen message = AFAR__FILE_OPEN__INIT;
-	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
 	uint64_t nr_reclaims = fs_count_reclaims(file->fs);
 	int ret;
 
@@ -94,9 +90,7 @@ static int call_open(struct afar_file *file, bool is_kept, struct fs_answer *ans
 	message.handle = file->hold->handle;
 	message.access = file->hold->access;
 	message.wants_delegation = !(file->access & W_OK);
-	operation.what_case = AFAR__FILE_HOLD__WHAT_OPEN;
-	operation.open = &message;
-	ret = fs_hold_one(file->fs, &file->who, &operation, answer);
+	ret = fs_hold_one(file->fs, &file->who, FILE_HOLD(OPEN, open, &message), answer);
 	/* The manager was told of it as if it had been opened. */
 	if (ret && !is_kept && nr_reclaims != fs_count_reclaims(file->fs))
 		return give_up(file->fs, message.handle, ret);
@@ -603,7 +597,6 @@ uint64_t afar_file_ino(const struct afar_file *file)
 PUBLIC_CALL(int, afar_file_stat, (struct afar_file *file, struct afar_file_stat *out), (file, out))
 {
 	Afar__FileStat stat = AFAR__FILE_STAT__INIT;
-	Afar__FileLook operation = AFAR__FILE_LOOK__INIT;
 	struct fs_answer answer;
 	int ret = file_enter(file);
 
@@ -611,13 +604,11 @@ PUBLIC_CALL(int, afar_file_stat, (struct afar_file *file, struct afar_file_stat 
 		return ret;
 	stat.ino = file->inode->ino;
 	stat.asks_writers = true;
-	operation.what_case = AFAR__FILE_LOOK__WHAT_STAT;
-	operation.stat = &stat;
 	ret = fs_check_stat(out, false);
 	if (ret == 0 && attr_cache_stat(file->fs, stat.ino, out) == 0)
 		goto out_known;
 	if (ret == 0)
-		ret = fs_look_one(file->fs, NULL, &operation, &answer);
+		ret = fs_look_one(file->fs, NULL, FILE_LOOK(STAT, stat, &stat), &answer);
 	if (ret == 0) {
 		ret = fs_give(answer.results[0], out);
 		fs_answer_free(&answer);
@@ -641,14 +632,11 @@ static int sync_data(struct afar_file *file)
 static int commit_told(struct afar_file *file)
 {
 	Afar__FileSync message = AFAR__FILE_SYNC__INIT;
-	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
 	struct fs_answer answer;
 	int ret;
 
 	message.ino = file->inode->ino;
-	operation.what_case = AFAR__FILE_CHANGE__WHAT_SYNC;
-	operation.sync = &message;
-	ret = fs_change_one(file->fs, &file->who, &operation, &answer);
+	ret = fs_change_one(file->fs, &file->who, FILE_CHANGE(SYNC, sync, &message), &answer);
 	if (ret)
 		return ret;
 	ret = inode_take(file->inode, answer.results[0]);

@@ -104,7 +104,6 @@ static int call_set_size(struct afar_file *file, const struct fs_who *who, uint6
 			 enum cut cut)
 {
 	Afar__FileSet message = AFAR__FILE_SET__INIT;
-	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
 	struct fs_answer answer;
 	int ret;
 
@@ -114,9 +113,7 @@ static int call_set_size(struct afar_file *file, const struct fs_who *who, uint6
 	message.handle = file->hold->handle;
 	message.only_asks = cut == CUT_ASKS;
 	message.is_given_up = cut == CUT_GIVEN_UP;
-	operation.what_case = AFAR__FILE_CHANGE__WHAT_SET;
-	operation.set = &message;
-	ret = fs_change_one(file->fs, who, &operation, &answer);
+	ret = fs_change_one(file->fs, who, FILE_CHANGE(SET, set, &message), &answer);
 	if (ret)
 		return ret;
 	ret = inode_retake(file->inode, answer.results[0]);
@@ -229,7 +226,6 @@ static int zero_range(struct file_inode *inode, uint64_t offset, uint64_t end)
 static int call_punch(struct afar_file *file, uint64_t from, uint64_t to, bool is_spare)
 {
 	Afar__FilePunch message = AFAR__FILE_PUNCH__INIT;
-	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
 	struct fs_answer answer;
 	int ret;
 
@@ -237,9 +233,7 @@ static int call_punch(struct afar_file *file, uint64_t from, uint64_t to, bool i
 	message.offset = from * FILE_UNIT;
 	message.length = (to - from) * FILE_UNIT;
 	message.is_spare = is_spare;
-	operation.what_case = AFAR__FILE_CHANGE__WHAT_PUNCH;
-	operation.punch = &message;
-	ret = fs_change_one(file->fs, &file->who, &operation, &answer);
+	ret = fs_change_one(file->fs, &file->who, FILE_CHANGE(PUNCH, punch, &message), &answer);
 	if (ret)
 		return ret;
 	ret = inode_retake(file->inode, answer.results[0]);

@@ -160,7 +160,6 @@ int inode_extend(struct file_inode *inode, const struct file_wish *wish)
 static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 {
 	Afar__FileEnd message = AFAR__FILE_END__INIT;
-	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
 	uint64_t nr_reclaims;
 	int ret;
 
@@ -170,12 +169,10 @@ static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 	message.ino = inode->ino;
 	message.end = end;
 	message.layout = layout;
-	operation.what_case = AFAR__FILE_HOLD__WHAT_END;
-	operation.end = &message;
 	do {
 		/* If the manager has restarted since it answered, it was not told of this end. */
 		nr_reclaims = fs_count_reclaims(inode->fs);
-		ret = fs_hold_one(inode->fs, NULL, &operation, NULL);
+		ret = fs_hold_one(inode->fs, NULL, FILE_HOLD(END, end, &message), NULL);
 		if (ret) {
 			atomic_store(&inode->touched, INODE_UNTOLD);
 			break;
@@ -192,14 +189,11 @@ static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 int inode_begin_append(struct file_inode *inode)
 {
 	Afar__FileAppend message = AFAR__FILE_APPEND__INIT;
-	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
 	struct fs_answer answer;
 	int ret;
 
 	message.ino = inode->ino;
-	operation.what_case = AFAR__FILE_HOLD__WHAT_APPEND;
-	operation.append = &message;
-	ret = fs_hold_one(inode->fs, NULL, &operation, &answer);
+	ret = fs_hold_one(inode->fs, NULL, FILE_HOLD(APPEND, append, &message), &answer);
 	if (ret)
 		return ret;
 	ret = inode_take(inode, answer.results[0]);
@@ -212,7 +206,6 @@ void inode_end_append(struct file_inode *inode, bool is_more)
 	Afar__FileAppended message = AFAR__FILE_APPENDED__INIT;
 	Afar__FileHold operation = AFAR__FILE_HOLD__INIT, *operations = &operation;
 	Afar__FilesHold hold = AFAR__FILES_HOLD__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	message.ino = inode->ino;
 	message.is_more = is_more;
@@ -221,10 +214,8 @@ void inode_end_append(struct file_inode *inode, bool is_more)
 	hold.fs = inode->fs->ns->number;
 	hold.operations = &operations;
 	hold.n_operations = 1;
-	request.call_case = AFAR__REQUEST__CALL_FILES_HOLD;
-	request.files_hold = &hold;
 	/* Nobody waits for the answer. If it does not arrive, the reclaim that follows lets go. */
-	session_tell(inode->fs->ns->session, &request);
+	session_tell(inode->fs->ns->session, RPC_REQUEST(FILES_HOLD, files_hold, &hold));
 }
 
 int inode_tell_end(struct file_inode *inode, uint64_t end, uint64_t layout)

@@ -288,7 +288,6 @@ void used_forget(struct afar_fs *fs, uint64_t ino, uint64_t nr)
 void used_tell(struct afar_fs *fs)
 {
 	Afar__FileForget message = AFAR__FILE_FORGET__INIT;
-	Afar__FileHold operation = AFAR__FILE_HOLD__INIT;
 	struct fs_used *used = &fs->used;
 	uint64_t some[FORGOTTEN_MAX];
 	bool is_left;
@@ -301,10 +300,8 @@ void used_tell(struct afar_fs *fs)
 		memcpy(some, used->forgotten + used->nr_forgotten, message.n_inos * sizeof(*some));
 	pthread_mutex_unlock(&used->lock);
 	message.inos = some;
-	operation.what_case = AFAR__FILE_HOLD__WHAT_FORGET;
-	operation.forget = &message;
 	if (message.n_inos != 0)
-		ret = fs_hold_one(fs, NULL, &operation, NULL);
+		ret = fs_hold_one(fs, NULL, FILE_HOLD(FORGET, forget, &message), NULL);
 	/* A session that has ended holds nothing. */
 	if (ret != 0 && (session_has_ended(fs->ns->session) || ret == -AFAR_ESESSION ||
 			 ret == -AFAR_EFORKED || ret == -EOPNOTSUPP))

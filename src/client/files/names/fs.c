@@ -24,7 +24,6 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_set_limits,
 		     (session, name, limits))
 {
 	Afar__FilesLimit ask = AFAR__FILES_LIMIT__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 	struct afar_fs_stat stat = {.size = sizeof(stat)};
 	struct afar_fs_limits wanted = {0};
 	struct afar_namespace *ns;
@@ -42,9 +41,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_set_limits,
 	ask.fs = ns->number;
 	ask.max_bytes = wanted.max_bytes;
 	ask.max_inodes = wanted.max_inodes;
-	request.call_case = AFAR__REQUEST__CALL_FILES_LIMIT;
-	request.files_limit = &ask;
-	ret = session_call(session, &request, NULL);
+	ret = session_call(session, RPC_REQUEST(FILES_LIMIT, files_limit, &ask), NULL);
 	afar_namespace_close(ns);
 	return ret;
 }
@@ -114,15 +111,12 @@ PUBLIC_CALL(int, afar_fs_check, (struct afar_fs *fs, afar_fs_say say, void *argu
 	    (fs, say, argument))
 {
 	Afar__FileSystemCheck check = AFAR__FILE_SYSTEM_CHECK__INIT;
-	Afar__FileLook operation = AFAR__FILE_LOOK__INIT;
 	struct fs_answer answer;
 	int ret = fs_enter(fs);
 
 	if (ret)
 		return ret;
-	operation.what_case = AFAR__FILE_LOOK__WHAT_CHECK;
-	operation.check = &check;
-	ret = say ? fs_look_one(fs, NULL, &operation, &answer)
+	ret = say ? fs_look_one(fs, NULL, FILE_LOOK(CHECK, check, &check), &answer)
 		  : error_fail(-EINVAL, "check a file system: there is nobody to tell");
 	if (ret == 0) {
 		ret = say_lines(&answer.results[0]->data, say, argument);

@@ -113,7 +113,6 @@ static int look_up(struct afar_fs *fs, const struct fs_who *who, uint64_t dir, c
 		   struct afar_file_stat *out)
 {
 	Afar__FileLookup lookup = AFAR__FILE_LOOKUP__INIT;
-	Afar__FileLook operation = AFAR__FILE_LOOK__INIT;
 	int ret = fs_check_stat(out, false) ? 1 : attr_cache_lookup(fs, who, dir, name, out);
 
 	if (ret == 0)
@@ -122,9 +121,7 @@ static int look_up(struct afar_fs *fs, const struct fs_who *who, uint64_t dir, c
 		return ret;
 	lookup.dir = dir;
 	lookup.name = (char *)name;
-	operation.what_case = AFAR__FILE_LOOK__WHAT_LOOKUP;
-	operation.lookup = &lookup;
-	return ask_for_stat(fs, who, &operation, out);
+	return ask_for_stat(fs, who, FILE_LOOK(LOOKUP, lookup, &lookup), out);
 }
 
 PUBLIC_CALL(int, afar_fs_lookup,
@@ -153,7 +150,6 @@ PUBLIC_CALL(int, afar_fs_walk,
 	    (fs, given, dir, path, flags, access, out))
 {
 	Afar__FileWalk walk = AFAR__FILE_WALK__INIT;
-	Afar__FileLook operation = AFAR__FILE_LOOK__INIT;
 	struct fs_who who;
 	int ret = check_path(path);
 
@@ -167,16 +163,13 @@ PUBLIC_CALL(int, afar_fs_walk,
 	walk.path = (char *)path;
 	walk.is_following = !(flags & AFAR_WALK_NOFOLLOW);
 	walk.access = access;
-	operation.what_case = AFAR__FILE_LOOK__WHAT_WALK;
-	operation.walk = &walk;
-	return look_for_stat(fs, &who, &operation, out);
+	return look_for_stat(fs, &who, FILE_LOOK(WALK, walk, &walk), out);
 }
 
 PUBLIC_CALL(int, afar_fs_getattr,
 	    (struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out), (fs, ino, out))
 {
 	Afar__FileStat stat = AFAR__FILE_STAT__INIT;
-	Afar__FileLook operation = AFAR__FILE_LOOK__INIT;
 	int ret = fs_enter(fs);
 
 	if (ret)
@@ -188,9 +181,7 @@ PUBLIC_CALL(int, afar_fs_getattr,
 	}
 	stat.ino = ino;
 	stat.asks_writers = true;
-	operation.what_case = AFAR__FILE_LOOK__WHAT_STAT;
-	operation.stat = &stat;
-	return look_for_stat(fs, NULL, &operation, out);
+	return look_for_stat(fs, NULL, FILE_LOOK(STAT, stat, &stat), out);
 }
 
 /* Copies bytes of a result out, as much as there is room for. Returns how many there are; -ERANGE if
@@ -231,7 +222,6 @@ PUBLIC_CALL(ssize_t, afar_fs_readlink, (struct afar_fs *fs, uint64_t ino, char *
 	    (fs, ino, out, size))
 {
 	Afar__FileReadLink read_link = AFAR__FILE_READ_LINK__INIT;
-	Afar__FileLook operation = AFAR__FILE_LOOK__INIT;
 	char target[AFAR_FILE_PATH_MAX];
 	ssize_t ret = fs_enter(fs);
 
@@ -242,9 +232,8 @@ PUBLIC_CALL(ssize_t, afar_fs_readlink, (struct afar_fs *fs, uint64_t ino, char *
 		return error_fail(-EINVAL, "read a symbolic link: there is no room for it");
 	}
 	read_link.ino = ino;
-	operation.what_case = AFAR__FILE_LOOK__WHAT_READ_LINK;
-	operation.read_link = &read_link;
-	ret = look_for_bytes(fs, NULL, &operation, sizeof(target), target, sizeof(target));
+	ret = look_for_bytes(fs, NULL, FILE_LOOK(READ_LINK, read_link, &read_link), sizeof(target),
+			     target, sizeof(target));
 	/* Cuts it to the room that there is, as readlink(2) does. */
 	if (ret > 0 && (size_t)ret > size)
 		ret = (ssize_t)size;
@@ -295,7 +284,6 @@ PUBLIC_CALL(int, afar_fs_readdir,
 	    (fs, given, dir, after, with_attributes, out, max))
 {
 	Afar__FileList list = AFAR__FILE_LIST__INIT;
-	Afar__FileLook operation = AFAR__FILE_LOOK__INIT;
 	struct fs_answer answer;
 	struct fs_who who;
 	int ret = check_name(after ? after : "");
@@ -312,9 +300,7 @@ PUBLIC_CALL(int, afar_fs_readdir,
 	list.after = (char *)(after ? after : "");
 	list.max = max;
 	list.with_attributes = with_attributes;
-	operation.what_case = AFAR__FILE_LOOK__WHAT_LIST;
-	operation.list = &list;
-	ret = fs_look_one(fs, &who, &operation, &answer);
+	ret = fs_look_one(fs, &who, FILE_LOOK(LIST, list, &list), &answer);
 	if (ret == 0) {
 		ret = give_entries(answer.results[0], list.after, out, max);
 		fs_answer_free(&answer);
@@ -331,7 +317,6 @@ PUBLIC_CALL(int, afar_fs_make,
 	    (fs, given, dir, name, mode, rdev, target, out))
 {
 	Afar__FileMake make = AFAR__FILE_MAKE__INIT;
-	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
 	struct fs_who who;
 	int ret = check_name(name);
 
@@ -346,14 +331,11 @@ PUBLIC_CALL(int, afar_fs_make,
 	make.mode = mode;
 	make.rdev = rdev;
 	make.target = (char *)(target ? target : "");
-	operation.what_case = AFAR__FILE_CHANGE__WHAT_MAKE;
-	operation.make = &make;
-	return change_for_stat(fs, &who, &operation, out);
+	return change_for_stat(fs, &who, FILE_CHANGE(MAKE, make, &make), out);
 }
 
 static int remove_name(struct afar_fs *fs, const struct afar_who *given, Afar__FileRemove *message)
 {
-	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
 	struct fs_who who;
 	int ret = check_name(message->name);
 
@@ -361,9 +343,7 @@ static int remove_name(struct afar_fs *fs, const struct afar_who *given, Afar__F
 		ret = begin(fs, given, &who);
 	if (ret)
 		return ret;
-	operation.what_case = AFAR__FILE_CHANGE__WHAT_REMOVE;
-	operation.remove = message;
-	return change(fs, &who, &operation);
+	return change(fs, &who, FILE_CHANGE(REMOVE, remove, message));
 }
 
 PUBLIC_CALL(int, afar_fs_unlink,
@@ -413,7 +393,6 @@ PUBLIC_CALL(int, afar_fs_link,
 	    (fs, given, ino, dir, name, out))
 {
 	Afar__FileLink message = AFAR__FILE_LINK__INIT;
-	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
 	struct fs_who who;
 	int ret = check_name(name);
 
@@ -424,9 +403,7 @@ PUBLIC_CALL(int, afar_fs_link,
 	message.ino = ino;
 	message.dir = dir;
 	message.name = (char *)name;
-	operation.what_case = AFAR__FILE_CHANGE__WHAT_LINK;
-	operation.link = &message;
-	return change_for_stat(fs, &who, &operation, out);
+	return change_for_stat(fs, &who, FILE_CHANGE(LINK, link, &message), out);
 }
 
 PUBLIC_CALL(int, afar_fs_rename,
@@ -435,7 +412,6 @@ PUBLIC_CALL(int, afar_fs_rename,
 	    (fs, given, dir, name, new_dir, new_name, flags))
 {
 	Afar__FileRename message = AFAR__FILE_RENAME__INIT;
-	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
 	struct fs_who who;
 	int ret = check_name(name);
 
@@ -453,9 +429,7 @@ PUBLIC_CALL(int, afar_fs_rename,
 	message.new_dir = new_dir;
 	message.new_name = (char *)new_name;
 	message.flags = flags;
-	operation.what_case = AFAR__FILE_CHANGE__WHAT_RENAME;
-	operation.rename = &message;
-	return change(fs, &who, &operation);
+	return change(fs, &who, FILE_CHANGE(RENAME, rename, &message));
 }
 
 /* ---- Attributes */
@@ -492,7 +466,6 @@ static int setattr(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, u
 {
 	unsigned rest = mask & ~AFAR_SET_SIZE;
 	Afar__FileSet message = message_of(ino, rest, to);
-	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
 	struct fs_answer answer;
 	bool is_touched;
 	int ret = mask & AFAR_SET_SIZE ? set_size(fs, who, ino, to->bytes) : 0;
@@ -502,18 +475,13 @@ static int setattr(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, u
 	/* With an empty mask it would still change the ctime. */
 	if (rest == 0) {
 		Afar__FileStat stat = AFAR__FILE_STAT__INIT;
-		Afar__FileLook look = AFAR__FILE_LOOK__INIT;
 
 		stat.ino = ino;
-		look.what_case = AFAR__FILE_LOOK__WHAT_STAT;
-		look.stat = &stat;
-		ret = fs_look_one(fs, who, &look, &answer);
+		ret = fs_look_one(fs, who, FILE_LOOK(STAT, stat, &stat), &answer);
 	} else {
-		operation.what_case = AFAR__FILE_CHANGE__WHAT_SET;
-		operation.set = &message;
 		/* Earlier writes are told no more: the time that is set now replaces theirs. */
 		is_touched = rest & (AFAR_SET_MTIME | AFAR_SET_MTIME_NOW) && inode_untouch(fs, ino);
-		ret = fs_change_one(fs, who, &operation, &answer);
+		ret = fs_change_one(fs, who, FILE_CHANGE(SET, set, &message), &answer);
 		if (ret && is_touched)
 			inode_touch_again(fs, ino);
 	}
@@ -576,7 +544,6 @@ PUBLIC_CALL(ssize_t, afar_fs_getxattr,
 	    (fs, given, ino, name, out, size))
 {
 	Afar__FileGetXattr message = AFAR__FILE_GET_XATTR__INIT;
-	Afar__FileLook operation = AFAR__FILE_LOOK__INIT;
 	struct fs_who who;
 	int ret = check_name(name);
 
@@ -590,9 +557,8 @@ PUBLIC_CALL(ssize_t, afar_fs_getxattr,
 	}
 	message.ino = ino;
 	message.name = (char *)name;
-	operation.what_case = AFAR__FILE_LOOK__WHAT_GET_XATTR;
-	operation.get_xattr = &message;
-	return look_for_bytes(fs, &who, &operation, XATTR_BYTES_MAX, out, size);
+	return look_for_bytes(fs, &who, FILE_LOOK(GET_XATTR, get_xattr, &message), XATTR_BYTES_MAX,
+			      out, size);
 }
 
 PUBLIC_CALL(ssize_t, afar_fs_listxattr,
@@ -601,7 +567,6 @@ PUBLIC_CALL(ssize_t, afar_fs_listxattr,
 	    (fs, given, ino, out, size))
 {
 	Afar__FileListXattrs message = AFAR__FILE_LIST_XATTRS__INIT;
-	Afar__FileLook operation = AFAR__FILE_LOOK__INIT;
 	struct fs_who who;
 	int ret = begin(fs, given, &who);
 
@@ -612,9 +577,8 @@ PUBLIC_CALL(ssize_t, afar_fs_listxattr,
 		return 0;
 	}
 	message.ino = ino;
-	operation.what_case = AFAR__FILE_LOOK__WHAT_LIST_XATTRS;
-	operation.list_xattrs = &message;
-	return look_for_bytes(fs, &who, &operation, LIST_BYTES_MAX, out, size);
+	return look_for_bytes(fs, &who, FILE_LOOK(LIST_XATTRS, list_xattrs, &message),
+			      LIST_BYTES_MAX, out, size);
 }
 
 PUBLIC_CALL(int, afar_fs_setxattr,
@@ -623,7 +587,6 @@ PUBLIC_CALL(int, afar_fs_setxattr,
 	    (fs, given, ino, name, value, length, flags))
 {
 	Afar__FileSetXattr message = AFAR__FILE_SET_XATTR__INIT;
-	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
 	struct fs_who who;
 	int ret = check_name(name);
 
@@ -642,9 +605,7 @@ PUBLIC_CALL(int, afar_fs_setxattr,
 	message.value.data = (uint8_t *)value;
 	message.value.len = length;
 	message.flags = (uint32_t)flags;
-	operation.what_case = AFAR__FILE_CHANGE__WHAT_SET_XATTR;
-	operation.set_xattr = &message;
-	return change(fs, &who, &operation);
+	return change(fs, &who, FILE_CHANGE(SET_XATTR, set_xattr, &message));
 }
 
 PUBLIC_CALL(int, afar_fs_removexattr,
@@ -652,7 +613,6 @@ PUBLIC_CALL(int, afar_fs_removexattr,
 	    (fs, given, ino, name))
 {
 	Afar__FileRemoveXattr message = AFAR__FILE_REMOVE_XATTR__INIT;
-	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT;
 	struct fs_who who;
 	int ret = check_name(name);
 
@@ -662,7 +622,5 @@ PUBLIC_CALL(int, afar_fs_removexattr,
 		return ret;
 	message.ino = ino;
 	message.name = (char *)name;
-	operation.what_case = AFAR__FILE_CHANGE__WHAT_REMOVE_XATTR;
-	operation.remove_xattr = &message;
-	return change(fs, &who, &operation);
+	return change(fs, &who, FILE_CHANGE(REMOVE_XATTR, remove_xattr, &message));
 }

@@ -87,13 +87,11 @@ int fs_make_pool(struct afar_namespace *ns)
 static int call_resize(struct afar_fs *fs, uint64_t bytes)
 {
 	Afar__VolumeResize resize = AFAR__VOLUME_RESIZE__INIT;
-	Afar__Request request = AFAR__REQUEST__INIT;
 
 	resize.namespace_ = fs->ns->number;
 	resize.bytes = bytes;
-	request.call_case = AFAR__REQUEST__CALL_VOLUME_RESIZE;
-	request.volume_resize = &resize;
-	return session_call_until(fs->ns->session, fs_deadline(fs), &request, NULL);
+	return session_call_until(fs->ns->session, fs_deadline(fs),
+				  RPC_REQUEST(VOLUME_RESIZE, volume_resize, &resize), NULL);
 }
 
 static int fail_limit(const struct afar_fs *fs, uint64_t max_bytes)

@@ -125,16 +125,13 @@ static int tell(struct lost_listing *listing, const Afar__FileLost *lost)
 static int list_some(struct lost_listing *listing, bool *is_over)
 {
 	Afar__FileSystemLost message = AFAR__FILE_SYSTEM_LOST__INIT;
-	Afar__FileLook operation = AFAR__FILE_LOOK__INIT;
 	const Afar__FileResult *result;
 	struct fs_answer answer;
 	int ret;
 
 	message.after = listing->after;
 	message.names = listing->nr_told;
-	operation.what_case = AFAR__FILE_LOOK__WHAT_LOST;
-	operation.lost = &message;
-	ret = fs_look_one(listing->fs, NULL, &operation, &answer);
+	ret = fs_look_one(listing->fs, NULL, FILE_LOOK(LOST, lost, &message), &answer);
 	if (ret)
 		return ret;
 	result = answer.results[0];
