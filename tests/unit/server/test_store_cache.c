@@ -219,16 +219,22 @@ static struct store_work_stat count(struct bed *bed)
 
 static void await_counts(struct bed *bed, uint64_t nr_misses, uint64_t nr_shared)
 {
-	while (count(bed).nr_misses != nr_misses || count(bed).nr_shared != nr_shared)
+	const uint64_t deadline = clock_deadline_ms(DATA_CLIENT_PATIENCE_MS);
+
+	while (count(bed).nr_misses != nr_misses || count(bed).nr_shared != nr_shared) {
+		assert_true(clock_ns() < deadline);
 		test_pause();
+	}
 }
 
 /* Waits until the thread has counted all reads of blocks so far. */
 static struct store_work_stat await_all(struct bed *bed, uint64_t nr_reads)
 {
+	const uint64_t deadline = clock_deadline_ms(DATA_CLIENT_PATIENCE_MS);
 	struct store_work_stat work;
 
 	do {
+		assert_true(clock_ns() < deadline);
 		test_pause();
 		work = count(bed);
 	} while (work.nr_hits + work.nr_misses + work.nr_shared + work.nr_past < nr_reads);
@@ -577,6 +583,23 @@ static void test_what_changes_is_not_kept(void **state)
 	bed_close(&bed);
 }
 
+/* Frames out of which replies were sent are free again when their pages change. */
+static void test_replies_leave_nothing_behind(void **state)
+{
+	enum { NR_PAGES = 200 };
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed, CACHE_BYTES);
+	for (unsigned i = 0; i < 2 * NR_PAGES; i++)
+		expect(&bed, i % NR_PAGES * (uint64_t)FTL_BLOCK, FTL_BLOCK);
+	assert_int_equal(await_all(&bed, 2 * NR_PAGES).cached_bytes, NR_PAGES * FTL_BLOCK);
+	write_at(&bed, 0, NR_PAGES * FTL_BLOCK, false);
+	expect(&bed, 0, FTL_BLOCK);
+	assert_int_equal(await_all(&bed, 2 * NR_PAGES + 1).cached_bytes, FTL_BLOCK);
+	bed_close(&bed);
+}
+
 /* Reads of more than 64 KiB neither use what is kept nor add to it. */
 static void test_long_reads_go_past(void **state)
 {
@@ -712,6 +735,7 @@ TEST_GROUP(store_cache)
 		cmocka_unit_test(test_a_page_changes_while_it_is_read),
 		cmocka_unit_test(test_a_page_is_read_while_it_changes),
 		cmocka_unit_test(test_what_changes_is_not_kept),
+		cmocka_unit_test(test_replies_leave_nothing_behind),
 		cmocka_unit_test(test_long_reads_go_past),
 		cmocka_unit_test(test_sums_are_kept),
 		cmocka_unit_test(test_like_memory),
