@@ -639,13 +639,33 @@ static int read_checked(struct bed *bed, uint64_t at, uint64_t length)
 	return completion.status;
 }
 
+struct damage {
+	struct bed *bed;
+	struct order *order;
+};
+
+/* Changes a bit of the extent's first page in its frame. On the store's thread. */
+static void run_damage(void *argument)
+{
+	const struct damage *damage = argument;
+	struct store *store = damage->bed->store;
+	const struct store_extent *extent =
+		cds_list_first_entry(&store->extents, struct store_extent, node);
+	struct cache_frame *frame = cache_pin(store->pages.cache, store_extent_cached(extent), 0);
+
+	frame->bytes[77] ^= 1;
+	cache_unpin(store->pages.cache, frame);
+	on_done(damage->order, 0);
+}
+
 /* The sums that readers compare are the layer's, and not made of what lies in the frame. */
 static void test_sums_are_kept(void **state)
 {
 	static const uint64_t lengths[] = {FTL_BLOCK, 3 * FTL_BLOCK, 16 * FTL_BLOCK,
 					   20 * FTL_BLOCK};
-	struct cache_frame *frame;
+	struct order order;
 	struct bed bed;
+	struct damage damage = {.bed = &bed};
 
 	(void)state;
 	bed_open(&bed, CACHE_BYTES);
@@ -657,13 +677,10 @@ static void test_sums_are_kept(void **state)
 		}
 	}
 	await_all(&bed, 2 * (1 + 3 + 16));
-	/* Nobody else uses the store now. */
-	frame = cache_pin(bed.store->pages.cache,
-			  store_extent_cached(cds_list_first_entry(&bed.store->extents,
-								   struct store_extent, node)),
-			  0);
-	frame->bytes[77] ^= 1;
-	cache_unpin(bed.store->pages.cache, frame);
+	order_open(&order);
+	damage.order = &order;
+	assert_int_equal(progress_run(store_progress(bed.store), run_damage, &damage), 0);
+	order_await(&order);
 	assert_int_equal(read_checked(&bed, 0, FTL_BLOCK), -EBADMSG);
 	assert_int_equal(read_checked(&bed, 0, 3 * FTL_BLOCK), -EBADMSG);
 	bed_close(&bed);
