@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/uri.h"
 #include "memory/available.h"
 #include "memory/segment.h"
@@ -264,6 +265,8 @@ static int open_stores(struct server *server, const struct server_options *optio
 	for (unsigned i = 0; i < options->nr_stores && ret == 0; i++)
 		ret = stores_open(&server->stores, options->stores[i].path,
 				  options->stores[i].create_bytes, &opened);
+	if (options->cache_bytes > 0 && options->nr_stores == 0)
+		log_warn("server: no pages are kept (--cache), because it starts without --flash");
 	/* Those that come later would take what is lent. */
 	server->stores.options.cache_bytes = 0;
 	return ret;

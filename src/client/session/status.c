@@ -174,6 +174,33 @@ static uint64_t store_report_age(const Afar__ClusterStatus *status, const Afar__
 	return 0;
 }
 
+/* Adds what the store's cache and layer have done; null: nobody tells. */
+static void add_store_work(json_t *out, const Afar__StoreReport *report)
+{
+	const Afar__StoreReport none = AFAR__STORE_REPORT__INIT;
+	const Afar__StoreReport *is = report ? report : &none;
+	/* A layer that was opened has written. */
+	const bool is_told = is->written_blocks > 0;
+	const struct {
+		const char *name;
+		uint64_t value;
+	} fields[] = {
+		{"cache_bytes", is->cache_bytes},   {"cached_bytes", is->cached_bytes},
+		{"cache_hits", is->cache_hits},	    {"cache_misses", is->cache_misses},
+		{"cache_shared", is->cache_shared}, {"cache_past", is->cache_past},
+		{"device_reads", is->device_reads}, {"user_blocks", is->user_blocks},
+		{"moved_blocks", is->moved_blocks}, {"written_blocks", is->written_blocks},
+		{"nr_flushes", is->nr_flushes},	    {"nr_cleaned", is->nr_cleaned},
+	};
+
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+		json_object_set_new(out, fields[i].name, number_if(is_told, fields[i].value));
+	json_object_set_new(out, "write_amplification",
+			    is_told && is->user_blocks > 0 ? json_real((double)is->written_blocks /
+								       (double)is->user_blocks)
+							   : json_null());
+}
+
 /* Adds what only a server that has the store open can tell, or null. */
 static void add_store_report(json_t *out, const Afar__StoreReport *report)
 {
@@ -203,6 +230,7 @@ static void add_store_report(json_t *out, const Afar__StoreReport *report)
 			    number_if(report && report->refusal, report ? report->refusal_ms : 0));
 	json_object_set_new(out, "slow_ms",
 			    number_if(report && report->slow_ms, report ? report->slow_ms : 0));
+	add_store_work(out, report);
 }
 
 static json_t *store_to_json(const Afar__ClusterStatus *status, const Afar__StoreStatus *store)

@@ -79,6 +79,18 @@ static void copy_report(Afar__StoreReport *out, const Afar__StoreReport *report)
 	out->refusal = report->refusal;
 	out->refusal_ms = report->refusal_ms;
 	out->slow_ms = report->slow_ms;
+	out->cache_bytes = report->cache_bytes;
+	out->cached_bytes = report->cached_bytes;
+	out->cache_hits = report->cache_hits;
+	out->cache_misses = report->cache_misses;
+	out->cache_shared = report->cache_shared;
+	out->cache_past = report->cache_past;
+	out->device_reads = report->device_reads;
+	out->user_blocks = report->user_blocks;
+	out->moved_blocks = report->moved_blocks;
+	out->written_blocks = report->written_blocks;
+	out->nr_flushes = report->nr_flushes;
+	out->nr_cleaned = report->nr_cleaned;
 }
 
 void flash_take_reports(struct core *core, const struct server *server,

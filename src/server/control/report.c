@@ -39,6 +39,22 @@ static void fill_lane(const struct lanes *lanes, unsigned i, struct report *repo
 	out->congestion = report->congestions[i];
 }
 
+static void fill_work(const struct store_work_stat *work, Afar__StoreReport *out)
+{
+	out->cache_bytes = work->cache_bytes;
+	out->cached_bytes = work->cached_bytes;
+	out->cache_hits = work->nr_hits;
+	out->cache_misses = work->nr_misses;
+	out->cache_shared = work->nr_shared;
+	out->cache_past = work->nr_past;
+	out->device_reads = work->device_reads;
+	out->user_blocks = work->user_blocks;
+	out->moved_blocks = work->moved_blocks;
+	out->written_blocks = work->written_blocks;
+	out->nr_flushes = work->nr_flushes;
+	out->nr_cleaned = work->nr_cleaned;
+}
+
 static void fill_store(struct store *store, Afar__StoreReport *out)
 {
 	struct progress *progress = store_progress(store);
@@ -60,6 +76,7 @@ static void fill_store(struct store *store, Afar__StoreReport *out)
 	out->refusal = stat.refusal;
 	out->refusal_ms = stat.refusal != 0 ? (clock_ns() - stat.refused_at) / 1000000U : 0;
 	out->slow_ms = stat.slow_ms;
+	fill_work(&stat.work, out);
 	progress_count(progress, &out->bytes_in, &out->bytes_out);
 }
 

@@ -9,7 +9,7 @@
 
 #include "server/stores/cache_history.h"
 
-#define LONG_CHANGE  1024U /* blocks; those of more are looked through, not counted by block */
+#define LONG_CHANGE  1024U /* blocks; those of more are in a list, and not counted by block */
 #define CHANGING_MIN 16384U
 #define HISTORY	     2U /* blocks that are remembered, for each frame */
 #define LIFE	     4U /* a frame sinks after so many uses, for each frame of the cache */
@@ -350,9 +350,9 @@ static void begin_by_block(struct cache *cache, const struct cache_change *chang
 	}
 }
 
-static void begin_long(struct cache *cache, struct cache_change *change)
+/* Goes through the frames of the cache. */
+static void look_through(struct cache *cache, const struct cache_change *change)
 {
-	cds_list_add(&change->node, &cache->long_changes);
 	for (uint32_t i = 0; i < cache->nr_frames; i++) {
 		struct cache_frame *frame = &cache->frames[i];
 		bool is_found = frame->state == CACHE_VALID ||
@@ -360,6 +360,23 @@ static void begin_long(struct cache *cache, struct cache_change *change)
 
 		if (is_found && frame->range == change->range && frame->block >= change->block &&
 		    frame->block - change->block < change->count)
+			invalidate(cache, frame);
+	}
+}
+
+/* Looks each block or each frame up, whichever are fewer. */
+static void begin_long(struct cache *cache, struct cache_change *change)
+{
+	cds_list_add(&change->node, &cache->long_changes);
+	if (change->count >= cache->nr_frames) {
+		look_through(cache, change);
+		return;
+	}
+	for (uint64_t i = 0; i < change->count; i++) {
+		struct cache_frame *frame =
+			*link_to(cache, change->range, (uint32_t)(change->block + i));
+
+		if (frame)
 			invalidate(cache, frame);
 	}
 }

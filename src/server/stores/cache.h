@@ -105,7 +105,6 @@ struct cache_change {
 	uint64_t range;
 	uint64_t block, count;
 };
-#define CACHE_ALL UINT64_MAX /* a count: to the range's end */
 /* Both do nothing if there is no cache (NULL). */
 void cache_change_begin(struct cache *cache, struct cache_change *change, uint64_t range,
 			uint64_t block, uint64_t count);

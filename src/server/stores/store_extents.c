@@ -474,7 +474,7 @@ static void extent_remove(struct store_extent *extent)
 		return;
 	extent->request = (struct space_request){.id = extent->range, .done = on_removed};
 	cache_change_begin(extent->store->pages.cache, &extent->change, store_extent_cached(extent),
-			   0, CACHE_ALL);
+			   0, extent->length / FTL_BLOCK);
 	ret = store_extent_change(extent, space_remove);
 	if (ret == 0)
 		return;

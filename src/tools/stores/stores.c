@@ -114,6 +114,30 @@ static void describe_health(const json_t *store, char health[HEALTH_MAX])
 
 /* ---- The table */
 
+/* Tells which part of the blocks was read without the device; "-": none are kept, or none was read. */
+static void hits_cell(struct table *table, const json_t *store)
+{
+	const uint64_t kept = number_of(store, "cache_hits") + number_of(store, "cache_shared");
+	const uint64_t all =
+		kept + number_of(store, "cache_misses") + number_of(store, "cache_past");
+	char text[32] = "-";
+
+	if (all > 0)
+		snprintf(text, sizeof(text), "%.0f %%", 100 * (double)kept / (double)all);
+	table_cell(table, text);
+}
+
+/* How many blocks its device has written for one of clients. */
+static void amplification_cell(struct table *table, const json_t *store)
+{
+	const json_t *value = json_object_get(store, "write_amplification");
+	char text[32] = "-";
+
+	if (json_is_number(value))
+		snprintf(text, sizeof(text), "%.2f", json_number_value(value));
+	table_cell(table, text);
+}
+
 static void add_store(struct table *table, const json_t *store)
 {
 	char health[HEALTH_MAX];
@@ -124,6 +148,8 @@ static void add_store(struct table *table, const json_t *store)
 	bytes_cell(table, store, "granted_bytes");
 	bytes_cell(table, store, "used_bytes");
 	bytes_cell(table, store, "map_bytes");
+	hits_cell(table, store);
+	amplification_cell(table, store);
 	describe_health(store, health);
 	table_cell(table, health);
 	table_cell(table, text_of(store, "address", "-"));
@@ -132,8 +158,9 @@ static void add_store(struct table *table, const json_t *store)
 
 void stores_print(const json_t *stores)
 {
-	static const char *const headings[] = {"STORE", "ON",	  ">SIZE",   ">GRANTED", ">USED",
-					       ">MAP",	"HEALTH", "ADDRESS", "PATH",	 NULL};
+	static const char *const headings[] = {"STORE",	 "ON",	    ">SIZE", ">GRANTED",
+					       ">USED",	 ">MAP",    ">HITS", ">AMPL",
+					       "HEALTH", "ADDRESS", "PATH",  NULL};
 	struct table *table = table_new_whole(headings);
 	const json_t *store;
 	size_t i;

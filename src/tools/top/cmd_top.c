@@ -194,6 +194,47 @@ static struct table *server_table(const json_t *model)
 	return table;
 }
 
+/* A row tells what a store's cache and layer do. */
+static void store_work_row(struct table *table, const json_t *store)
+{
+	static const char *const rates[] = {
+		"hits_per_s",	      "shared_per_s",	      "misses_per_s",
+		"past_per_s",	      "device_reads_per_s",   "user_blocks_per_s",
+		"moved_blocks_per_s", "written_blocks_per_s", "flushes_per_s"};
+	const json_t *amplification = json_object_get(store, "write_amplification");
+	char text[CELL_BYTES] = "-";
+
+	text_cell(table, store, "store");
+	for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++)
+		rate_cell(table, store, rates[i]);
+	if (json_is_number(amplification))
+		snprintf(text, sizeof(text), "%.2f", json_number_value(amplification));
+	table_cell(table, text);
+}
+
+/* NULL: there are no stores. */
+static struct table *store_table(const json_t *model)
+{
+	static const char *const headings[] = {"STORE",	    ">HITS/s",	  ">SHARED/s", ">MISSES/s",
+					       ">PAST/s",   ">DEVICE/s",  ">PUT/s",    ">MOVED/s",
+					       ">BLOCKS/s", ">FLUSHES/s", ">AMPL",     NULL};
+	struct table *table = NULL;
+	const json_t *server, *store;
+	size_t i, j;
+
+	json_array_foreach(json_object_get(model, "servers"), i, server)
+	{
+		json_array_foreach(json_object_get(server, "stores"), j, store)
+		{
+			if (!table)
+				table = table_new(headings);
+			if (table)
+				store_work_row(table, store);
+		}
+	}
+	return table;
+}
+
 static void session_row(struct table *table, const json_t *session)
 {
 	const json_t *operations = json_object_get(session, "operations");
@@ -260,6 +301,7 @@ static void print_heading(const json_t *model, FILE *out, size_t columns)
 static void print_model(const json_t *model, FILE *out, size_t lines, size_t columns)
 {
 	struct table *servers = server_table(model), *sessions = session_table(model);
+	struct table *stores = store_table(model);
 	size_t left = lines > HEADING_LINES + 4 ? lines - HEADING_LINES : lines ? 4 : 0;
 
 	print_heading(model, out, columns);
@@ -267,9 +309,14 @@ static void print_model(const json_t *model, FILE *out, size_t lines, size_t col
 	if (servers)
 		left -= table_print(servers, out, left - left / 3, columns) * (lines != 0);
 	fputc('\n', out);
+	if (stores) {
+		left -= (table_print(stores, out, left / 3, columns) + 1) * (lines != 0);
+		fputc('\n', out);
+	}
 	if (sessions)
 		table_print(sessions, out, lines ? left : 0, columns);
 	table_free(servers);
+	table_free(stores);
 	table_free(sessions);
 }
 

@@ -104,6 +104,32 @@ static json_t *lane_rates(const json_t *before, const json_t *now, uint64_t ms)
 	return out;
 }
 
+/* Adds what a store's cache and layer did. `ms`: 0: it cannot be told. */
+static void add_store_work(json_t *out, const json_t *before, const json_t *now, uint64_t ms)
+{
+	static const struct {
+		const char *name, *of;
+	} rates[] = {
+		{"hits_per_s", "cache_hits"},		{"misses_per_s", "cache_misses"},
+		{"shared_per_s", "cache_shared"},	{"past_per_s", "cache_past"},
+		{"device_reads_per_s", "device_reads"}, {"user_blocks_per_s", "user_blocks"},
+		{"moved_blocks_per_s", "moved_blocks"}, {"written_blocks_per_s", "written_blocks"},
+		{"flushes_per_s", "nr_flushes"},
+	};
+	const bool is_told = json_is_integer(json_object_get(now, "written_blocks"));
+	const uint64_t user =
+		difference(number_of(before, "user_blocks"), number_of(now, "user_blocks"));
+	const uint64_t written =
+		difference(number_of(before, "written_blocks"), number_of(now, "written_blocks"));
+
+	for (size_t i = 0; i < sizeof(rates) / sizeof(rates[0]); i++)
+		json_object_set_new(out, rates[i].name,
+				    rate_of(before, now, rates[i].of, is_told ? ms : 0));
+	json_object_set_new(out, "write_amplification",
+			    is_told && ms && user ? json_real((double)written / (double)user)
+						  : json_null());
+}
+
 /* Returns the rates of the lanes of the server's stores. `ms` is between its reports. */
 static json_t *store_rates(const json_t *before_root, const json_t *now_root, const json_t *server,
 			   uint64_t ms)
@@ -133,6 +159,7 @@ static json_t *store_rates(const json_t *before_root, const json_t *now_root, co
 				    rate_of(before, now, "bytes_in", is_same ? ms : 0));
 		json_object_set_new(rates, "out_bytes_per_s",
 				    rate_of(before, now, "bytes_out", is_same ? ms : 0));
+		add_store_work(rates, before, now, is_same ? ms : 0);
 		json_array_append_new(out, rates);
 	}
 	return out;

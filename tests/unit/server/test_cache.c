@@ -247,7 +247,7 @@ static void step_pin(struct pin *pin)
 static void tell_begin(struct change *change)
 {
 	cache_change_begin(walk.cache, &change->change, range_of(change->range), change->first,
-			   change->is_life ? CACHE_ALL : change->count);
+			   change->is_life ? UINT64_MAX : change->count);
 }
 
 static void change_begin(struct change *change)
@@ -417,6 +417,53 @@ static void test_broken_rules_are_found(void **state)
 	}
 }
 
+/* ---- Long changes */
+
+static bool is_hit(struct cache *cache, uint32_t block)
+{
+	struct cache_frame *frame;
+	const enum cache_answer answer = cache_ask(cache, 1, block, &frame);
+
+	assert_int_not_equal(answer, CACHE_WAIT);
+	if (answer == CACHE_MISS)
+		cache_filled(cache, frame, 0, 0);
+	return answer == CACHE_HIT;
+}
+
+/* The blocks that change go, and the others stay, whether there are more blocks or more frames. */
+static void test_long_changes(void **state)
+{
+	enum { FRAMES = 2048, FIRST = 100 };
+	static const uint64_t counts[] = {1000, 1500, 2040, 1ULL << 32};
+	char *memory = malloc((size_t)FRAMES * CACHE_BLOCK);
+	struct cache_change change;
+	struct cache_stat stat;
+	struct cache *cache;
+
+	(void)state;
+	assert_int_equal(cache_open(memory, FRAMES, &cache), 0);
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+		const uint32_t end =
+			counts[i] < FRAMES - FIRST ? FIRST + (uint32_t)counts[i] : FRAMES;
+
+		for (uint32_t block = 0; block < FRAMES; block++)
+			is_hit(cache, block);
+		cache_change_begin(cache, &change, 1, FIRST, counts[i]);
+		cache_stat(cache, &stat);
+		assert_int_equal(stat.nr_used, FRAMES - (end - FIRST));
+		for (uint32_t block = 0; block < FRAMES; block++)
+			assert_int_equal(is_hit(cache, block), block < FIRST || block >= end);
+		cache_change_end(cache, &change);
+		cache_stat(cache, &stat);
+		/* Nothing was kept meanwhile, and everything can be again. */
+		assert_int_equal(stat.nr_used, FRAMES - (end - FIRST));
+		assert_false(is_hit(cache, FIRST));
+		assert_true(is_hit(cache, FIRST));
+	}
+	cache_close(cache);
+	free(memory);
+}
+
 /* ---- Which frame goes */
 
 #define NR_HOT	 24U
@@ -425,17 +472,6 @@ static void test_broken_rules_are_found(void **state)
 #define NR_WORLD 2000U
 #define NR_OWN	 100U /* blocks that the client itself keeps */
 #define NR_KEPT	 200U
-
-static bool is_hit(struct cache *cache, uint32_t block)
-{
-	struct cache_frame *frame;
-	const enum cache_answer answer = cache_ask(cache, 1, block, &frame);
-
-	assert_true(answer == CACHE_HIT || answer == CACHE_MISS);
-	if (answer == CACHE_MISS)
-		cache_filled(cache, frame, 0, 0);
-	return answer == CACHE_HIT;
-}
 
 /* Blocks that are used again and again outlast a reader of everything. */
 static void test_a_scan_leaves_what_is_used(void **state)
@@ -539,6 +575,7 @@ TEST_GROUP(cache)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_walks),
 		cmocka_unit_test(test_broken_rules_are_found),
+		cmocka_unit_test(test_long_changes),
 		cmocka_unit_test(test_a_scan_leaves_what_is_used),
 		cmocka_unit_test(test_more_hits_behind_a_cache_than_lru),
 	};

@@ -219,16 +219,22 @@ static struct store_work_stat count(struct bed *bed)
 
 static void await_counts(struct bed *bed, uint64_t nr_misses, uint64_t nr_shared)
 {
-	while (count(bed).nr_misses != nr_misses || count(bed).nr_shared != nr_shared)
+	const uint64_t deadline = clock_deadline_ms(DATA_CLIENT_PATIENCE_MS);
+
+	while (count(bed).nr_misses != nr_misses || count(bed).nr_shared != nr_shared) {
+		assert_true(clock_ns() < deadline);
 		test_pause();
+	}
 }
 
 /* Waits until the thread has counted all reads of blocks so far. */
 static struct store_work_stat await_all(struct bed *bed, uint64_t nr_reads)
 {
+	const uint64_t deadline = clock_deadline_ms(DATA_CLIENT_PATIENCE_MS);
 	struct store_work_stat work;
 
 	do {
+		assert_true(clock_ns() < deadline);
 		test_pause();
 		work = count(bed);
 	} while (work.nr_hits + work.nr_misses + work.nr_shared + work.nr_past < nr_reads);
@@ -577,6 +583,23 @@ static void test_what_changes_is_not_kept(void **state)
 	bed_close(&bed);
 }
 
+/* Frames out of which replies were sent are free again when their pages change. */
+static void test_replies_leave_nothing_behind(void **state)
+{
+	enum { NR_PAGES = 200 };
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed, CACHE_BYTES);
+	for (unsigned i = 0; i < 2 * NR_PAGES; i++)
+		expect(&bed, i % NR_PAGES * (uint64_t)FTL_BLOCK, FTL_BLOCK);
+	assert_int_equal(await_all(&bed, 2 * NR_PAGES).cached_bytes, NR_PAGES * FTL_BLOCK);
+	write_at(&bed, 0, NR_PAGES * FTL_BLOCK, false);
+	expect(&bed, 0, FTL_BLOCK);
+	assert_int_equal(await_all(&bed, 2 * NR_PAGES + 1).cached_bytes, FTL_BLOCK);
+	bed_close(&bed);
+}
+
 /* Reads of more than 64 KiB neither use what is kept nor add to it. */
 static void test_long_reads_go_past(void **state)
 {
@@ -616,13 +639,33 @@ static int read_checked(struct bed *bed, uint64_t at, uint64_t length)
 	return completion.status;
 }
 
+struct damage {
+	struct bed *bed;
+	struct order *order;
+};
+
+/* Changes a bit of the extent's first page in its frame. On the store's thread. */
+static void run_damage(void *argument)
+{
+	const struct damage *damage = argument;
+	struct store *store = damage->bed->store;
+	const struct store_extent *extent =
+		cds_list_first_entry(&store->extents, struct store_extent, node);
+	struct cache_frame *frame = cache_pin(store->pages.cache, store_extent_cached(extent), 0);
+
+	frame->bytes[77] ^= 1;
+	cache_unpin(store->pages.cache, frame);
+	on_done(damage->order, 0);
+}
+
 /* The sums that readers compare are the layer's, and not made of what lies in the frame. */
 static void test_sums_are_kept(void **state)
 {
 	static const uint64_t lengths[] = {FTL_BLOCK, 3 * FTL_BLOCK, 16 * FTL_BLOCK,
 					   20 * FTL_BLOCK};
-	struct cache_frame *frame;
+	struct order order;
 	struct bed bed;
+	struct damage damage = {.bed = &bed};
 
 	(void)state;
 	bed_open(&bed, CACHE_BYTES);
@@ -634,13 +677,10 @@ static void test_sums_are_kept(void **state)
 		}
 	}
 	await_all(&bed, 2 * (1 + 3 + 16));
-	/* Nobody else uses the store now. */
-	frame = cache_pin(bed.store->pages.cache,
-			  store_extent_cached(cds_list_first_entry(&bed.store->extents,
-								   struct store_extent, node)),
-			  0);
-	frame->bytes[77] ^= 1;
-	cache_unpin(bed.store->pages.cache, frame);
+	order_open(&order);
+	damage.order = &order;
+	assert_int_equal(progress_run(store_progress(bed.store), run_damage, &damage), 0);
+	order_await(&order);
 	assert_int_equal(read_checked(&bed, 0, FTL_BLOCK), -EBADMSG);
 	assert_int_equal(read_checked(&bed, 0, 3 * FTL_BLOCK), -EBADMSG);
 	bed_close(&bed);
@@ -712,6 +752,7 @@ TEST_GROUP(store_cache)
 		cmocka_unit_test(test_a_page_changes_while_it_is_read),
 		cmocka_unit_test(test_a_page_is_read_while_it_changes),
 		cmocka_unit_test(test_what_changes_is_not_kept),
+		cmocka_unit_test(test_replies_leave_nothing_behind),
 		cmocka_unit_test(test_long_reads_go_past),
 		cmocka_unit_test(test_sums_are_kept),
 		cmocka_unit_test(test_like_memory),
