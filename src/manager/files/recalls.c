@@ -22,6 +22,7 @@
 #include "manager/connections/callers.h"
 #include "manager/connections/live.h"
 #include "manager/connections/outgoing.h"
+#include "manager/files/delegates.h"
 #include "manager/files/holds.h"
 #include "manager/files/names.h"
 #include "manager/files/records.h"
@@ -448,12 +449,16 @@ static void ask_other(struct file *file, const struct hold *hold, unsigned what)
 	const struct session *session = state_session(core->state, hold->session);
 	void *peer = session && session->live ? session->live->peer : NULL;
 	const struct hold_ask *last = &hold->asks[what];
+	struct delegate *delegate;
 	struct outgoing *outgoing;
 	Afar__Request *request;
 
 	if (last->asked > last->answered && (!peer || last->asked_at == peer))
 		return;
 	note_ask(file, hold->session, what, ++core->files->last_recall, NULL);
+	delegate = session ? delegate_get(file->fs, session) : NULL;
+	if (!peer && delegate)
+		silence_is_away(file->fs, delegate);
 	if (!peer)
 		return;
 	outgoing = outgoing_new_to(answers[what], peer);
@@ -470,16 +475,20 @@ static void ask_other(struct file *file, const struct hold *hold, unsigned what)
 	outgoing->ino = file->ino;
 	outgoing->recall = last->asked;
 	note_ask(file, hold->session, what, last->asked, peer);
+	if (delegate)
+		silence_asked(file->fs, delegate, last->asked);
 	core_call(core, peer, DELEGATION_KEPT_MS, request, outgoing);
 }
 
-static int take_answer(struct core *core, const struct outgoing *outgoing, unsigned what,
-		       bool is_done)
+static int take_answer(struct core *core, const struct outgoing *outgoing,
+		       const struct event *event, unsigned what, bool is_done)
 {
 	struct fs *fs = files_find(core, outgoing->fs);
 	struct file *file = fs ? file_cached(fs, outgoing->ino) : NULL;
 	struct hold *hold;
 
+	if (fs && event->answer)
+		silence_answered(fs, outgoing->session, outgoing->recall);
 	if (!file)
 		return 0;
 	cds_list_for_each_entry (hold, &file->holds, node) {
@@ -497,20 +506,45 @@ static int take_answer(struct core *core, const struct outgoing *outgoing, unsig
 
 static int dropped(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
 {
-	(void)event;
-	return take_answer(core, outgoing, HOLD_DROPS, is_done);
+	return take_answer(core, outgoing, event, HOLD_DROPS, is_done);
 }
 
 static int closed(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
 {
-	(void)event;
-	return take_answer(core, outgoing, HOLD_CLOSES, is_done);
+	return take_answer(core, outgoing, event, HOLD_CLOSES, is_done);
 }
 
 static int timed(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
 {
-	(void)event;
-	return take_answer(core, outgoing, HOLD_TIMES, is_done);
+	return take_answer(core, outgoing, event, HOLD_TIMES, is_done);
+}
+
+/* Asks about a hold of the session's that was passed over. */
+static bool ask_missed(void *argument, void *row)
+{
+	const uint64_t session = *(const uint64_t *)argument;
+	struct hold *hold = row;
+
+	if (hold->session != session || !hold->has_missed_drop)
+		return hold->session <= session;
+	hold->has_missed_drop = false;
+	ask_other(hold->file, hold, HOLD_DROPS);
+	return true;
+}
+
+void drops_ask_missed(struct fs *fs, uint64_t session)
+{
+	tree_walk(fs->holds_by_handle, ask_missed, &session);
+}
+
+/* Returns whether it is passed over, because its session answers nothing. */
+static bool is_missed(struct hold *hold, unsigned what)
+{
+	if (!session_misses(hold->file->fs, hold->session))
+		return false;
+	if (what == HOLD_DROPS)
+		hold->has_missed_drop = true;
+	return true;
 }
 
 /* Returns until when an event waits for others that have an inode open. After a second without an answer, a session is not
@@ -537,6 +571,8 @@ static uint64_t ask_others(struct core *core, struct event *event, const struct 
 			until = due > until ? due : until;
 			continue;
 		}
+		if (is_missed(hold, what))
+			continue;
 		ask_other(file, hold, what);
 		due = hold->asks[what].since + ASK_NS;
 		due = due < event->drop_until ? due : event->drop_until;
