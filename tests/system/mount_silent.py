@@ -3,6 +3,7 @@
 #   mount_silent.py read PID HERE THERE    that of the manager
 #   mount_silent.py warm PID,… HERE THERE  those of all servers
 #   mount_silent.py resume PID HERE THERE  that of the mount of THERE
+#   mount_silent.py several PID HERE THERE  likewise
 #   mount_silent.py shrink PID HERE THERE  likewise
 import contextlib
 import mmap
@@ -87,6 +88,37 @@ def resume(pid, here, there):
     os.close(cached)
 
 
+def write_all(paths, letter):
+    begun = time.monotonic()
+    for path in paths:
+        file = os.open(path, os.O_RDWR | os.O_CREAT)
+        assert os.pwrite(file, letter * PAGE, 0) == PAGE
+        os.close(file)
+    return time.monotonic() - begun
+
+
+def several(pid, here, there):
+    """Who writes 20 files that it has open waits a second for it once, not for each. It shows nothing old of any when it goes on."""
+    names = [str(i) for i in range(20)]
+    paths = [here + name for name in names]
+    write_all(paths, b"g")
+    files = [os.open(there + name, os.O_RDONLY) for name in names]
+    undisturbed = write_all(paths, b"h")
+    maps = [mmap.mmap(file, PAGE, mmap.MAP_SHARED, mmap.PROT_READ) for file in files]
+    for file, mapped in zip(files, maps):
+        assert os.pread(file, PAGE, 0) == mapped[:] == b"h" * PAGE
+    with stopped(pid):
+        waits = write_all(paths, b"i") - undisturbed
+    assert waits < len(names) / 2, f"{waits} s"
+    for letter in b"i", b"j":
+        for file, mapped in zip(files, maps):
+            assert os.pread(file, PAGE, 0) == mapped[:] == letter * PAGE
+        write_all(paths, b"j")
+    for file, mapped in zip(files, maps):
+        mapped.close()
+        os.close(file)
+
+
 def shrink(pid, here, there):
     """A program of the mount that is stopped has it open, and has written it."""
     kept = os.open(there, os.O_RDWR | os.O_CREAT)
@@ -106,4 +138,4 @@ def shrink(pid, here, there):
 if sys.argv[1] == "warm":
     warm(*sys.argv[2:])
 else:
-    {"read": read, "resume": resume, "shrink": shrink}[sys.argv[1]](int(sys.argv[2]), *sys.argv[3:])
+    {"read": read, "resume": resume, "several": several, "shrink": shrink}[sys.argv[1]](int(sys.argv[2]), *sys.argv[3:])

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Somebody is stopped, and answers nothing. The manager: programs of a mount read files that they have open, and see what others write. Another mount: a file that it has open
-# is made shorter when its session has ended, and servers are fenced from it; then it goes on with what is there.
+# is made shorter when its session has ended, and servers are fenced from it; then it goes on with what is there. Who writes others waits for it once.
 # shellcheck disable=SC2154 # cluster.sh and mounts.sh set some
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/system/cluster.sh
@@ -14,13 +14,21 @@ silent() {
 	timeout $((120 * slowness)) python3 "$here/mount_silent.py" "$@" 2>silent.said || fail "$1: $(tail -n 4 silent.said)"
 }
 
-start_cluster
+# The manager says who answers nothing.
+start_daemon manager --role manager --data "$scratch/manager" --lease-ms "${AFAR_TEST_LEASE_MS:-1500}" --listen "$host:0" --log info
+AFAR_CLUSTER=$uri
+export AFAR_CLUSTER
+start_server one
+start_server two
 "$AFAR" fs create f
 start_mount here f
 start_mount there f
 silent read "$(pid_of manager)" here/file there/file
 silent warm "$(pid_of one),$(pid_of two)" here/file there/file
 silent resume "$(pid_of there)" here/file there/file
+: >manager.err
+silent several "$(pid_of there)" here/file there/file
+[ "$(grep -c 'answers nothing: until it does' manager.err)" -eq 1 ] || fail "the manager has not found once who answers nothing: $(cat manager.err)"
 silent shrink "$(pid_of there)" here/file there/file
 grep -q 'it goes on with another' there.err || fail "the mount that was stopped has its session still: $(cat there.err)"
 : >there.err

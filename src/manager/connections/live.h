@@ -62,9 +62,6 @@ struct live_session {
 	bool is_cut;		 /* the connection is to be closed when its end is committed */
 	uint64_t lease_deadline; /* without a peer */
 	bool is_looked_at;	 /* it is being asked for its figures */
-	/* Since when it owes answers about files and has given none (recalls.c), over which connection; 0: it owes none. */
-	uint64_t owes_since;
-	const void *owes_at;
 	Afar__SessionUse *use; /* what it said last; NULL: nothing yet */
 	uint64_t used_at;
 };

@@ -102,6 +102,7 @@ void files_drive(struct core *core)
 
 	cds_list_for_each_entry (fs, &core->files->systems, node) {
 		gone_drive(fs);
+		silence_drive(fs);
 		scrubs_drive(fs);
 		fs_forget_idle(fs);
 		shrink_drive(fs);
@@ -111,11 +112,12 @@ void files_drive(struct core *core)
 /* When there is work of one to do. */
 static uint64_t next_work(const struct fs *fs)
 {
-	uint64_t gone = gone_next(fs), shrink = shrink_next(fs);
+	uint64_t gone = gone_next(fs), shrink = shrink_next(fs), silence = silence_next(fs);
+	uint64_t next = gone < shrink ? gone : shrink;
 
 	if (can_end_left(fs))
 		return 0;
-	return gone < shrink ? gone : shrink;
+	return next < silence ? next : silence;
 }
 
 uint64_t files_next(const struct core *core)

@@ -137,7 +137,7 @@ struct delegate *delegate_find(const struct fs *fs, uint64_t session)
 	return tree_find(&fs->delegates_by_session, &wanted, compare_delegates);
 }
 
-struct delegate *delegate_new(struct fs *fs, uint64_t session)
+static struct delegate *delegate_new(struct fs *fs, uint64_t session)
 {
 	struct delegate *delegate = calloc(1, sizeof(*delegate));
 	void *hidden;
@@ -148,10 +148,23 @@ struct delegate *delegate_new(struct fs *fs, uint64_t session)
 	delegate->number = ++fs->files->last_delegation;
 	CDS_INIT_LIST_HEAD(&delegate->shares);
 	CDS_INIT_LIST_HEAD(&delegate->revoked);
+	CDS_INIT_LIST_HEAD(&delegate->owing);
 	if (tree_add(&fs->delegates_by_session, delegate, compare_delegates, &hidden) == 0)
 		return delegate;
 	free(delegate);
 	return NULL;
+}
+
+struct delegate *delegate_get(struct fs *fs, const struct session *session)
+{
+	const struct region *pool = volume_region(fs_namespace(fs));
+	struct delegate *delegate;
+
+	/* One that has the pool open is heard of when it leaves. */
+	if (fs->nr_unreclaimed != 0 || !pool || !session_reference(session, pool->generation))
+		return NULL;
+	delegate = delegate_find(fs, session->number);
+	return delegate ?: delegate_new(fs, session->number);
 }
 
 void delegate_renew(struct fs *fs, struct delegate *delegate)
@@ -183,11 +196,18 @@ void delegate_clear(struct fs *fs, struct delegate *delegate)
 	delegate->number = ++fs->files->last_delegation;
 }
 
+void delegate_forget_debt(struct delegate *delegate)
+{
+	cds_list_del(&delegate->owing);
+	CDS_INIT_LIST_HEAD(&delegate->owing);
+}
+
 /* Nobody finds it by its session any more. */
 static void take_out(struct fs *fs, struct delegate *delegate)
 {
 	if (delegate->has_left)
 		return;
+	delegate_forget_debt(delegate);
 	tree_hide(&fs->delegates_by_session, delegate, compare_delegates);
 	tree_remove_hidden(&fs->delegates_by_session, delegate, compare_delegates);
 }

@@ -22,6 +22,12 @@ struct delegate {
 	bool has_left; /* the session has ended, and may not know it. It has shares */
 	struct cds_list_head shares, revoked;
 	size_t nr; /* in both */
+	/* For silence.c: the numbers of the last question, and of the last that was answered. Since when it owes an answer. */
+	struct cds_list_head owing; /* of the fs, if that is so */
+	uint64_t asked, answered, owes_since;
+	uint64_t probed_at;	 /* 0: it is not being probed */
+	const void *probed_peer; /* NULL: it is not connected */
+	bool has_missed;	 /* questions that were not put to it */
 };
 
 struct share {
@@ -44,8 +50,8 @@ struct shares {
 
 /* NULL: the session takes no delegations. */
 struct delegate *delegate_find(const struct fs *fs, uint64_t session);
-/* NULL: no memory. */
-struct delegate *delegate_new(struct fs *fs, uint64_t session);
+/* Makes one if need be. NULL: it cannot be one, because nobody would tell when the session leaves; or there is no memory. */
+struct delegate *delegate_get(struct fs *fs, const struct session *session);
 /* It was answered now. */
 void delegate_renew(struct fs *fs, struct delegate *delegate);
 /* Nothing of what it has can be in use any more. */
@@ -64,5 +70,19 @@ struct share *share_find(const struct file *file, const struct delegate *delegat
 /* Delegates it; delegated inodes stay in memory. Returns false where there is no memory. */
 bool share_add(struct file *file, struct delegate *delegate);
 void share_remove(struct share *share);
+/* It owes no answer any more. */
+void delegate_forget_debt(struct delegate *delegate);
+
+/* ---- silence.c */
+
+/* A question was put to it; or could not be, because it is not connected. */
+void silence_asked(struct fs *fs, struct delegate *delegate, uint64_t number);
+void silence_is_away(struct fs *fs, struct delegate *delegate);
+/* It has answered something. */
+void silence_answered(struct fs *fs, uint64_t session, uint64_t number);
+/* Returns whether it answers nothing, and has nothing delegated any more. */
+bool delegate_is_silent(struct fs *fs, struct delegate *delegate);
+/* Likewise of a session that would be asked now. Then it is not, and asked what it has missed when it answers again. */
+bool session_misses(struct fs *fs, uint64_t session);
 
 #endif

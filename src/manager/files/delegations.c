@@ -37,15 +37,11 @@ static outgoing_answered answered;
 
 void delegation_begin(struct fs *fs, const struct session *session, uint64_t dropped)
 {
-	struct delegate *delegate = delegate_find(fs, session->number);
-	const struct region *pool = volume_region(fs_namespace(fs));
+	struct delegate *delegate = delegate_get(fs, session);
 
-	/* One that has the pool open is heard of when it leaves. */
-	if (fs->nr_unreclaimed != 0 || !pool || !session_reference(session, pool->generation))
-		return;
 	if (!delegate)
-		delegate_new(fs, session->number);
-	else if (delegate->number == dropped)
+		return;
+	if (!delegate_is_silent(fs, delegate) && delegate->number == dropped)
 		delegate_clear(fs, delegate);
 }
 
@@ -78,7 +74,8 @@ bool delegation_give(struct file *file, const struct session *session)
 
 	/* A writer who closes with the batch has it open again if that fails. */
 	store_look(fs_core(fs)->store, file->holds_mark);
-	if (!delegate || !file->inode || store_has_touched(fs_core(fs)->store))
+	if (!delegate || !file->inode || store_has_touched(fs_core(fs)->store) ||
+	    delegate_is_silent(fs, delegate))
 		return false;
 	share = share_find(file, delegate);
 	/* While it is asked to drop it, its answer, which is on its way, is about this one, too. */
@@ -96,6 +93,8 @@ static bool owes(const struct fs *fs, const struct delegate *delegate)
 {
 	const struct share *first;
 
+	if (delegate->probed_at != 0)
+		return true;
 	if (delegate->revoked.next == &delegate->revoked)
 		return false;
 	first = cds_list_first_entry(&delegate->revoked, struct share, node);
@@ -149,7 +148,7 @@ static void begin_revoke(struct share *share)
 {
 	if (share->revoke != 0)
 		return;
-	share->revoke = ++share->file->fs->files->last_delegation;
+	share->revoke = ++share->file->fs->files->last_recall;
 	share->revoked_at = core_now(fs_core(share->file->fs));
 	cds_list_del(&share->node);
 	cds_list_add_tail(&share->node, &share->delegate->revoked);
@@ -158,16 +157,20 @@ static void begin_revoke(struct share *share)
 /* Asks it, if it can be reached and was not asked yet. */
 static void ask(struct share *share)
 {
-	const struct delegate *delegate = share->delegate;
-	const struct fs *fs = share->file->fs;
+	struct delegate *delegate = share->delegate;
+	struct fs *fs = share->file->fs;
 	struct core *core = fs_core(fs);
 	const struct session *session = state_session(core->state, delegate->session);
 	const struct live_session *live = session ? session->live : NULL;
 	struct outgoing *outgoing;
 	Afar__Request *request;
 
-	if (delegate->has_left || !live || !live->peer || share->asked_at == live->peer)
+	if (delegate->has_left || (live && live->peer && share->asked_at == live->peer))
 		return;
+	if (!live || !live->peer) {
+		silence_is_away(fs, delegate);
+		return;
+	}
 	outgoing = outgoing_new_to(answered, live->peer);
 	request = new_request(fs, share->file->ino);
 	if (!outgoing || !request) {
@@ -182,17 +185,22 @@ static void ask(struct share *share)
 	outgoing->ino = share->file->ino;
 	outgoing->recall = share->revoke;
 	share->asked_at = live->peer;
+	silence_asked(fs, delegate, share->revoke);
 	core_call(core, live->peer, DELEGATION_KEPT_MS, request, outgoing);
 }
 
 static int answered(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
 {
-	const struct fs *fs = files_find(core, outgoing->fs);
-	const struct delegate *delegate = fs ? delegate_find(fs, outgoing->session) : NULL;
-	const struct file *file = delegate ? file_cached(fs, outgoing->ino) : NULL;
-	struct share *share = file ? share_find(file, delegate) : NULL;
+	struct fs *fs = files_find(core, outgoing->fs);
+	const struct delegate *delegate;
+	const struct file *file;
+	struct share *share;
 
-	(void)event;
+	if (fs && event->answer)
+		silence_answered(fs, outgoing->session, outgoing->recall);
+	delegate = fs ? delegate_find(fs, outgoing->session) : NULL;
+	file = delegate ? file_cached(fs, outgoing->ino) : NULL;
+	share = file ? share_find(file, delegate) : NULL;
 	if (!share || share->revoke != outgoing->recall)
 		return 0;
 	if (is_done)

@@ -43,6 +43,8 @@ uint64_t drops_wait_to_hold(struct core *core, struct event *event, const struct
 uint64_t drops_wait_to_change(struct core *core, struct event *event, struct fs *fs);
 /* Until when a call waits for others to close what they have open to read of an inode, and their programs have closed; asks them. */
 uint64_t kept_wait_for(struct core *core, struct event *event, const struct fs *fs, uint64_t ino);
+/* A session that answers again is asked to drop pages of what was changed meanwhile. */
+void drops_ask_missed(struct fs *fs, uint64_t session);
 /* Returns whether another session keeps pages of it. */
 bool file_has_kept_pages(const struct file *file, uint64_t session);
 /* Until when somebody waits who asks where a file's bytes are. */
@@ -105,6 +107,12 @@ void delegations_await_silent(struct fs *fs);
 uint64_t delegations_wait_to_change(const struct event *event, struct fs *fs);
 uint64_t delegations_wait_to_hold(struct core *core, const struct event *event, struct fs *fs);
 void delegations_free(struct fs *fs);
+
+/* ---- silence.c */
+
+/* Asks sessions that have not answered for some time whether they answer at all. */
+void silence_drive(struct fs *fs);
+uint64_t silence_next(const struct fs *fs);
 
 /* ---- locks.c */
 

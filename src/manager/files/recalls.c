@@ -22,6 +22,7 @@
 #include "manager/connections/callers.h"
 #include "manager/connections/live.h"
 #include "manager/connections/outgoing.h"
+#include "manager/files/delegates.h"
 #include "manager/files/holds.h"
 #include "manager/files/names.h"
 #include "manager/files/records.h"
@@ -442,46 +443,23 @@ static void note_ask(struct file *file, uint64_t session, unsigned what, uint64_
 	}
 }
 
-static struct live_session *live_of(const struct core *core, uint64_t number)
-{
-	const struct session *session = state_session(core->state, number);
-
-	return session ? session->live : NULL;
-}
-
-/* Notes that a session owes an answer from now on. One that is away owes it, too. */
-static void note_debt(const struct core *core, struct live_session *live)
-{
-	if (live->owes_since != 0 && live->owes_at == live->peer)
-		return;
-	live->owes_since = core_now(core);
-	live->owes_at = live->peer;
-}
-
-/* True: it has answered nothing for a second. By its own clock its delegation has run out. */
-static bool is_silent(const struct core *core, uint64_t session)
-{
-	const struct live_session *live = live_of(core, session);
-
-	return live && live->owes_since != 0 && live->owes_at == live->peer &&
-	       live->owes_since + ASK_NS <= core->heard_at;
-}
-
 /* One question at a time, so that who does not answer has one in its queue. */
 static void ask_other(struct file *file, const struct hold *hold, unsigned what)
 {
 	struct core *core = fs_core(file->fs);
-	struct live_session *live = live_of(core, hold->session);
-	void *peer = live ? live->peer : NULL;
+	const struct session *session = state_session(core->state, hold->session);
+	void *peer = session && session->live ? session->live->peer : NULL;
 	const struct hold_ask *last = &hold->asks[what];
+	struct delegate *delegate;
 	struct outgoing *outgoing;
 	Afar__Request *request;
 
-	if (live)
-		note_debt(core, live);
 	if (last->asked > last->answered && (!peer || last->asked_at == peer))
 		return;
 	note_ask(file, hold->session, what, ++core->files->last_recall, NULL);
+	delegate = session ? delegate_get(file->fs, session) : NULL;
+	if (!peer && delegate)
+		silence_is_away(file->fs, delegate);
 	if (!peer)
 		return;
 	outgoing = outgoing_new_to(others_answered, peer);
@@ -499,6 +477,8 @@ static void ask_other(struct file *file, const struct hold *hold, unsigned what)
 	outgoing->recall = last->asked;
 	outgoing->what = what;
 	note_ask(file, hold->session, what, last->asked, peer);
+	if (delegate)
+		silence_asked(file->fs, delegate, last->asked);
 	core_call(core, peer, DELEGATION_KEPT_MS, request, outgoing);
 }
 
@@ -507,12 +487,10 @@ static int others_answered(struct core *core, struct outgoing *outgoing, struct 
 {
 	struct fs *fs = files_find(core, outgoing->fs);
 	struct file *file = fs ? file_cached(fs, outgoing->ino) : NULL;
-	struct live_session *live = live_of(core, outgoing->session);
 	struct hold *hold;
 
-	(void)event;
-	if (live && is_done)
-		live->owes_since = 0;
+	if (fs && event->answer)
+		silence_answered(fs, outgoing->session, outgoing->recall);
 	if (!file)
 		return 0;
 	cds_list_for_each_entry (hold, &file->holds, node) {
@@ -528,8 +506,36 @@ static int others_answered(struct core *core, struct outgoing *outgoing, struct 
 	return 0;
 }
 
-/* Returns until when an event waits for others that have an inode open. After a second without any answer, a session is not
- * waited for, whatever it has open, until it has answered. An answer that has come in that second counts, however long the manager was busy with other things. */
+/* Asks about a hold of the session's that was passed over. */
+static bool ask_missed(void *argument, void *row)
+{
+	const uint64_t session = *(const uint64_t *)argument;
+	struct hold *hold = row;
+
+	if (hold->session != session || !hold->has_missed_drop)
+		return hold->session <= session;
+	hold->has_missed_drop = false;
+	ask_other(hold->file, hold, HOLD_DROPS);
+	return true;
+}
+
+void drops_ask_missed(struct fs *fs, uint64_t session)
+{
+	tree_walk(fs->holds_by_handle, ask_missed, &session);
+}
+
+/* Returns whether it is passed over, because its session answers nothing. */
+static bool is_missed(struct hold *hold, unsigned what)
+{
+	if (!session_misses(hold->file->fs, hold->session))
+		return false;
+	if (what == HOLD_DROPS || what == HOLD_KEPT)
+		hold->has_missed_drop = true;
+	return true;
+}
+
+/* Returns until when an event waits for others that have an inode open. After a second without an answer, a session is not
+ * waited for until it has answered. What has come in that second counts, however long the manager was busy with other things. */
 static uint64_t ask_others(struct core *core, struct event *event, const struct fs *fs,
 			   uint64_t ino, unsigned what)
 {
@@ -556,9 +562,9 @@ static uint64_t ask_others(struct core *core, struct event *event, const struct 
 			until = due > until ? due : until;
 			continue;
 		}
-		ask_other(file, hold, what);
-		if (is_silent(core, hold->session))
+		if (is_missed(hold, what))
 			continue;
+		ask_other(file, hold, what);
 		due = hold->asks[what].since + ASK_NS;
 		due = due < event->drop_until ? due : event->drop_until;
 		until = due > until ? due : until;

@@ -111,7 +111,8 @@ struct hold {
 	/* The last recall that its session was asked for, over which connection, and has answered. */
 	uint64_t asked, recalled, asked_since;
 	const void *asked_at;
-	bool is_probed; /* whether its session answers anything at all */
+	bool is_probed;	      /* whether its session answers anything at all */
+	bool has_missed_drop; /* its session was not asked, because it answers nothing */
 	struct hold_ask {
 		/* The last question, and the last that was answered; since when it owes an answer, and over which connection. */
 		uint64_t asked, answered, since;
@@ -185,6 +186,7 @@ struct fs {
 	size_t nr_unreclaimed;
 	void *delegates_by_session;	/* tree of struct delegate: delegates.h */
 	struct cds_list_head delegates; /* that have shares */
+	struct cds_list_head owing;	/* that have not answered: the first of them first */
 	size_t nr_shared, max_shared;	/* inodes, each as often as it is delegated */
 	struct cds_list_head users;	/* sessions that are asked which inodes they use */
 	struct gone gone;

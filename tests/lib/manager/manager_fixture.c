@@ -75,6 +75,13 @@ static bool trims_flash(const Afar__Request *request)
 	       request->extents_trim->store != 0;
 }
 
+/* Asks no more than whether the client answers. */
+static bool is_probe(const Afar__Request *request)
+{
+	return request->call_case == AFAR__REQUEST__CALL_FILE_REVOKE &&
+	       request->file_revoke->ino == 0;
+}
+
 static int fake_call(void *context, void *peer, uint64_t deadline, Afar__Request *request,
 		     struct outgoing *outgoing)
 {
@@ -94,7 +101,8 @@ static int fake_call(void *context, void *peer, uint64_t deadline, Afar__Request
 	/* These may wait for a client that is stopped. */
 	assert_true((deadline == CORE_NEVER) ==
 		    (request->call_case == AFAR__REQUEST__CALL_SESSION_END ||
-		     request->call_case == AFAR__REQUEST__CALL_FILES_GONE));
+		     request->call_case == AFAR__REQUEST__CALL_FILES_GONE ||
+		     (is_probe(request) && deadline == CORE_NEVER)));
 	call->peer = peer;
 	call->request = copy_message(&request->base);
 	call->outgoing = outgoing;
@@ -213,8 +221,15 @@ bool fixture_serve(struct fixture *fixture)
 		struct fake_server *server = server_of_peer(fixture, call->peer);
 
 		if (server == NULL) {
-			if (fixture->are_clients_silent || call->peer == fixture->silent_peer)
+			if (fixture->are_clients_silent || call->peer == fixture->silent_peer ||
+			    (fixture->silent_ino != 0 &&
+			     call->outgoing->ino == fixture->silent_ino))
 				continue;
+			if (is_probe(call->request)) {
+				fixture->nr_probes++;
+				end_call(fixture, call, MESSAGE_NEW(afar__reply, Afar__Reply), 0);
+				return true;
+			}
 			if (call->request->call_case == AFAR__REQUEST__CALL_FILE_RECALL) {
 				Afar__Reply *given_up = MESSAGE_NEW(afar__reply, Afar__Reply);
 

@@ -51,6 +51,8 @@ struct fixture {
 	const Afar__Reply *look_answer;
 	bool are_clients_silent; /* they keep it, as servers do */
 	const void *silent_peer; /* so does a client over this connection */
+	uint64_t silent_ino;	 /* so do all, of what they are asked of this inode */
+	unsigned nr_probes;	 /* whether they answer at all */
 	unsigned nr_looks;	 /* at clients */
 	unsigned nr_recalls;	 /* of files, that clients have given up */
 	void (*recalled)(uint64_t session, uint64_t ino); /* is told of each; may be NULL */

@@ -3,6 +3,7 @@
 #include "lib/manager/manager_files.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,6 +30,15 @@ static Afar__Request *ask_keep(uint64_t ino, uint64_t handle)
 	Afar__Request *request = ask_file_open(ino, handle);
 
 	hold_of(request)->open->access = R_OK | FILE_KEEPS_PAGES;
+	return request;
+}
+
+/* Asks to answer from memory what it is. */
+static Afar__Request *ask_delegated(uint64_t ino)
+{
+	Afar__Request *request = ask_stat(ino);
+
+	request->files_look->wants_delegation = true;
 	return request;
 }
 
@@ -74,10 +84,7 @@ static void open_as(struct fake_client *who, const char *name, uint32_t uid, uin
 /* Another one keeps pages of the file, and answers from memory what it is. */
 static void keep_elsewhere(void)
 {
-	Afar__Request *request = ask_stat(file);
-
-	request->files_look->wants_delegation = true;
-	OTHER_DO(request, 0);
+	OTHER_DO(ask_delegated(file), 0);
 	OTHER_DO(ask_keep(file, 1), 0);
 	fixture.nr_revokes = 0;
 }
@@ -164,6 +171,132 @@ static void test_given_up_anew(void **state)
 	assert_int_equal(fixture.nr_recalls, 2);
 }
 
+/* ---- Who answers nothing */
+
+#define NR_FILES 20U
+
+static uint64_t files[NR_FILES];
+
+/* The client has to wait for somebody. Meanwhile the manager finds out who does not answer at all. */
+static bool has_waited(Afar__Request *request)
+{
+	Afar__Reply *reply;
+	bool has;
+
+	file_send(&client, request, &reply);
+	has = !reply;
+	for (unsigned i = 0; i < 2 && !reply; i++)
+		fixture_advance(&fixture, DELEGATION_KEPT_MS / 2);
+	expect_result(&reply, 0);
+	return has;
+}
+
+/* Another one has the first half open to read, and keeps pages, and the others to write. It knows the directory. */
+static void use_elsewhere(void)
+{
+	char name[8];
+
+	for (unsigned i = 0; i < NR_FILES; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		files[i] = must_make(ROOT, name, S_IFREG | 0644);
+		OTHER_DO(i < NR_FILES / 2 ? ask_keep(files[i], i + 1)
+					  : ask_file_open(files[i], i + 1),
+			 0);
+	}
+	OTHER_DO(ask_delegated(ROOT), 0);
+	fixture.nr_revokes = 0;
+}
+
+static unsigned count_waits(void)
+{
+	unsigned nr = 0;
+
+	for (unsigned i = 0; i < NR_FILES / 2; i++)
+		nr += has_waited(ask_file_open(files[i], i + 1));
+	for (unsigned i = NR_FILES / 2; i < NR_FILES; i++) {
+		Afar__Request *request = ask_stat(files[i]);
+
+		request->files_look->operations[0]->stat->asks_writers = true;
+		nr += has_waited(request);
+		nr += has_waited(ask_keep(files[i], i + 1));
+	}
+	return nr + has_waited(ask_make(ROOT, "new", S_IFREG | 0644, 0, 0));
+}
+
+static bool is_delegated_elsewhere(uint64_t ino)
+{
+	Afar__Reply *reply = must(&other, ask_delegated(ino));
+	bool is = reply->file_results->results[0]->is_delegated;
+
+	drop(reply);
+	return is;
+}
+
+/* Whatever others do, they wait for it once. When it answers again, it drops what it has missed. */
+static void test_silent_one_is_awaited_once(void **state)
+{
+	(void)state;
+	use_elsewhere();
+	fixture.are_clients_silent = true;
+	assert_int_equal(count_waits(), 1);
+	/* It asks, and may answer nothing from memory. */
+	assert_false(is_delegated_elsewhere(second));
+	fixture.are_clients_silent = false;
+	fixture_pump(&fixture);
+	assert_int_equal(fixture.nr_probes, 1);
+	assert_int_equal(fixture.nr_revokes, NR_FILES / 2); /* pages of each */
+	fixture_advance(&fixture, 1);
+	assert_true(is_delegated_elsewhere(second));
+	/* It is asked as ever. */
+	FILE_DO(ask_file_close(1), 0);
+	OTHER_DO(ask_keep(files[0], 99), 0);
+	assert_false(has_waited(ask_file_open(files[0], 99)));
+	assert_int_equal(fixture.nr_revokes, NR_FILES / 2 + 1);
+}
+
+/* Nobody asks anything between. */
+static void test_silent_one_comes_back(void **state)
+{
+	(void)state;
+	use_elsewhere();
+	fixture.silent_peer = other.peer;
+	assert_int_equal(count_waits(), 1);
+	assert_int_equal(client_resume(&fixture, &other), 0);
+	assert_true(is_delegated_elsewhere(second));
+	assert_int_equal(fixture.nr_revokes, NR_FILES / 2); /* the first once more */
+	fixture.silent_peer = NULL;
+	fixture_pump(&fixture);
+}
+
+/* It is not connected. */
+static void test_one_that_is_away_is_awaited_once(void **state)
+{
+	(void)state;
+	use_elsewhere();
+	fixture.core->lease_ns *= 100;
+	client_lose(&fixture, &other);
+	fixture.core->lease_ns /= 100;
+	assert_int_equal(count_waits(), 1);
+	assert_int_equal(client_resume(&fixture, &other), 0);
+	assert_true(is_delegated_elsewhere(second));
+}
+
+/* Dropping pages of one file may take long. Others are dropped meanwhile, before anybody writes them. */
+static void test_slow_one_is_not_silent(void **state)
+{
+	(void)state;
+	use_elsewhere();
+	fixture.silent_ino = files[0];
+	assert_true(has_waited(ask_file_open(files[0], 1)));
+	assert_int_equal(fixture.nr_probes, 1);
+	for (unsigned i = 1; i < NR_FILES / 2; i++) {
+		assert_false(has_waited(ask_file_open(files[i], i + 1)));
+		assert_int_equal(fixture.nr_revokes, i);
+	}
+	fixture.silent_ino = 0;
+	fixture_pump(&fixture);
+}
+
 TEST_GROUP(manager_drops)
 {
 	const struct CMUnitTest tests[] = {
@@ -172,6 +305,10 @@ TEST_GROUP(manager_drops)
 		DROPS_TEST(test_refused_changes_ask_nobody),
 		DROPS_TEST(test_dropped_before_it_is_given_up),
 		DROPS_TEST(test_given_up_anew),
+		DROPS_TEST(test_silent_one_is_awaited_once),
+		DROPS_TEST(test_silent_one_comes_back),
+		DROPS_TEST(test_one_that_is_away_is_awaited_once),
+		DROPS_TEST(test_slow_one_is_not_silent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
