@@ -53,6 +53,8 @@ static const struct bench_stage *const stages[] = {
 	&file_tiles_stage,
 	&file_create_stage,
 	&file_beside_stage,
+	&file_holes_local_stage,
+	&file_holes_tcp_stage,
 	&file_fuse_dram_cached_stage,
 	&file_fuse_dram_direct_stage,
 	&file_fuse_flash_cached_stage,
@@ -73,6 +75,7 @@ static const struct bench_stage *const stages[] = {
 static const struct bench_pace paces[] = {
 	{.rows = "durable creates, 8 clients", .seconds = 6},
 	{.rows = "beside", .seconds = 4},
+	{.rows = "4 KiB into holes", .seconds = 3},
 	{.rows = "fuse cached, flash", .seconds = 8},
 	{.rows = "fuse direct, flash", .seconds = 6},
 	{.rows = ", fuse ", .seconds = 4},

@@ -25,9 +25,11 @@ int file_make(struct afar_fs *fs, const char *name, struct afar_file **out);
 
 extern const struct bench_stage file_stream_local_stage; /* file_stream.c */
 extern const struct bench_stage file_stream_tcp_stage;
-extern const struct bench_stage file_tiles_stage;	     /* file_tiles.c */
-extern const struct bench_stage file_create_stage;	     /* file_create.c */
-extern const struct bench_stage file_beside_stage;	     /* file_beside.c */
+extern const struct bench_stage file_tiles_stage;	/* file_tiles.c */
+extern const struct bench_stage file_create_stage;	/* file_create.c */
+extern const struct bench_stage file_beside_stage;	/* file_beside.c */
+extern const struct bench_stage file_holes_local_stage; /* file_holes.c */
+extern const struct bench_stage file_holes_tcp_stage;
 extern const struct bench_stage file_fuse_dram_cached_stage; /* file_fuse_stream.c */
 extern const struct bench_stage file_fuse_dram_direct_stage;
 extern const struct bench_stage file_fuse_flash_cached_stage;

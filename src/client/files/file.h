@@ -88,6 +88,11 @@ int file_resize(struct afar_file *file, const struct fs_who *who, uint64_t bytes
  * the gate. If that fails, a unit of zeros stays. */
 void file_unprepare(struct afar_file *file);
 
+/* ---- file_room.c */
+
+/* Gives room back that has come, and that nobody has written. Returns whether any went. From outside the gate. */
+bool file_give_back(struct afar_file *file);
+
 /* ---- file_transfer.c */
 
 ssize_t file_read(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr);

@@ -20,6 +20,7 @@
 
 #include "client/files/inode/attr_cache.h"
 #include "client/files/inode/file_ahead.h"
+#include "client/files/inode/file_around.h"
 #include "client/files/inode/file_map.h"
 #include "client/files/inode/file_view.h"
 #include "client/files/inode/fs_drop.h"
@@ -77,7 +78,7 @@ struct file_inode {
 	bool is_ending;		      /* its last file is being closed */
 	struct cds_list_head locks;   /* struct fs_lock; guarded by the fs's lock, too */
 	atomic_bool has_unsure_locks; /* of a call whose outcome is unknown */
-	atomic_bool has_grown;	      /* it may have room behind its end that we asked for */
+	atomic_bool has_grown;	      /* it may have room that we asked for, and have not written */
 	/* Holds that are kept (fs_kept.h), and how many holds may write. Guarded by the fs's lock. */
 	struct cds_list_head kept_holds;
 	unsigned nr_writers;
@@ -109,6 +110,7 @@ struct file_inode {
 	struct cds_list_head targets; /* of its files, by their target_node */
 	struct file_map map;
 	struct file_ahead ahead;
+	struct file_around around;
 	uint64_t layout;       /* the number that the map goes by */
 	uint64_t size;	       /* as far as we know: it may be more, if others write */
 	uint64_t appending_to; /* where an append of ours ends that is under way; 0: none */
@@ -270,7 +272,7 @@ bool inode_end(struct file_inode *inode);
 void inode_go_on(struct file_inode *inode);
 /* Returns whether the caller is the only user now. */
 bool inode_is_alone(struct file_inode *inode);
-/* Returns whether it may have room behind its end that this process asked for. */
+/* Returns whether it may have room that this process asked for, and has not written. */
 bool inode_has_spare(struct file_inode *inode);
 /* Returns whether this process may have made it longer, or written it, and not committed that. */
 bool inode_is_written(struct file_inode *inode);
@@ -336,24 +338,5 @@ static inline void inode_take_size(struct file_inode *inode, uint64_t size)
 	if (size > inode->size)
 		inode->size = size;
 }
-
-/* ---- fs_extend.c */
-
-/* Room to make for ranges of a file. */
-struct file_wish {
-	const struct afar_file_vector *vectors;
-	unsigned nr;
-	bool is_exact; /* no more than that */
-	uint64_t size; /* the file's, at least; 0: it stays */
-};
-/* -ENOSPC, -EDQUOT, -EFBIG. */
-int inode_extend(struct file_inode *inode, const struct file_wish *wish);
-/* Take the end of the file for this session, which then knows the size, and let it go again. The former
- * waits for another session that has it. -EBUSY: that does not end. */
-int inode_begin_append(struct file_inode *inode);
-void inode_end_append(struct file_inode *inode, bool is_more);
-/* Tells the manager that bytes up to `end` were written, by the layout with this number. -ESTALE: write
- * again. */
-int inode_tell_end(struct file_inode *inode, uint64_t end, uint64_t layout);
 
 #endif

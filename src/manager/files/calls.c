@@ -14,6 +14,7 @@
 
 #define OPERATIONS_MAX 256U
 #define RUNS_TOLD_MAX  65536U /* of one result */
+#define UNWRITTEN_MAX  65536U /* ranges of one closing */
 
 /* ---- What results tell */
 
@@ -316,17 +317,44 @@ static int find_held(struct fs *fs, const struct session *session, uint64_t ino,
 	return find_open(fs, session, ino, W_OK, out);
 }
 
+static void add_extra(Afar__FileResult *result, uint64_t from, uint64_t to)
+{
+	if (from >= to)
+		return;
+	result->extra[result->n_extra++] = from;
+	result->extra[result->n_extra++] = to - from;
+}
+
+static int tell_extra(const struct units *asked, const struct file_extra *extra,
+		      Afar__FileResult *result)
+{
+	result->extra = calloc(6, sizeof(*result->extra));
+	if (!result->extra)
+		return error_code(-ENOMEM);
+	add_extra(result, extra->room.from, asked->from);
+	add_extra(result, asked->to, extra->room.to);
+	add_extra(result, extra->ahead.from, extra->ahead.to);
+	return 0;
+}
+
 static int extend(struct fs *fs, const struct session *session, const Afar__FileExtend *ask,
 		  Afar__FileResult *result)
 {
-	const struct file_wish wish = {ask->offset,	 ask->length,	ask->is_exact,
-				       ask->is_anywhere, ask->ahead_to, ask->ahead_used};
+	const struct file_wish wish = {ask->offset,	 ask->length,	 ask->is_exact,
+				       ask->is_anywhere, ask->ahead_to,	 ask->ahead_used,
+				       ask->extra_used,	 ask->gives_back};
+	struct file_extra extra;
 	struct inode *inode;
+	uint64_t end;
 	struct file *file;
 	int ret = find_held(fs, session, ask->ino, &file);
 
 	if (ret == 0)
-		ret = file_extend(file, &wish);
+		ret = file_extend(file, &wish, &extra);
+	if (ret == 0)
+		ret = tell_extra(&(struct units){ask->offset / FILE_UNIT,
+						 (ask->offset + ask->length - 1) / FILE_UNIT + 1},
+				 &extra, result);
 	inode = ret == 0 ? file_edit(file) : NULL;
 	if (!inode)
 		return ret < 0 ? ret : error_code(-ENOMEM);
@@ -339,7 +367,10 @@ static int extend(struct fs *fs, const struct session *session, const Afar__File
 		result->ahead_from = inode->spare_from;
 		result->ahead_to = inode->spare_to;
 	}
-	return tell_both(file, ask->offset, UINT64_MAX, result);
+	result->alone = hold_alone(file, session->number);
+	end = inode->spare_to > extra.room.to ? inode->spare_to : extra.room.to;
+	return tell_both(file, extra.room.from * FILE_UNIT, (end - extra.room.from) * FILE_UNIT,
+			 result);
 }
 
 static int punch(struct fs *fs, const struct session *session, const Afar__FilePunch *ask,
@@ -355,11 +386,39 @@ static int punch(struct fs *fs, const struct session *session, const Afar__FileP
 	return ret == 0 ? tell_both(file, 0, UINT64_MAX, result) : ret;
 }
 
+/* Gives back what the session has got and not written. Nobody else can have written there if it was alone all the time. */
+static int give_back(struct file *file, const struct session *session, const Afar__FileSync *ask)
+{
+	size_t nr = ask->n_unwritten / 2;
+	struct units *list;
+	uint64_t end = 0;
+	int ret = 0;
+
+	if (nr == 0 || file->alone != session->number || file->alone_number != ask->alone)
+		return 0;
+	list = nr <= UNWRITTEN_MAX ? calloc(nr, sizeof(*list)) : NULL;
+	if (!list)
+		return nr <= UNWRITTEN_MAX ? error_code(-ENOMEM) : 0;
+	for (size_t i = 0; i < nr && ret == 0; i++) {
+		uint64_t from = ask->unwritten[2 * i], more = ask->unwritten[2 * i + 1];
+
+		if (from < end || more == 0 || from > FILE_SIZE_MAX || more > FILE_SIZE_MAX)
+			ret = error_fail(-EINVAL, "give room back: the list does not ascend");
+		end = from + more;
+		list[i] = (struct units){from, end};
+	}
+	if (ret == 0)
+		ret = file_give_back(file, session, list, nr);
+	free(list);
+	return ret;
+}
+
 static int sync_file(struct fs *fs, const struct session *session, const Afar__FileSync *ask,
 		     Afar__FileResult *result)
 {
 	/* Else it commits what others have told, no more. */
-	bool is_change = ask->end != 0 || ask->is_written || ask->is_trimmed || ask->close != 0;
+	bool is_change = ask->end != 0 || ask->is_written || ask->is_trimmed || ask->close != 0 ||
+			 ask->n_unwritten != 0;
 	struct inode *inode;
 	struct file *file;
 	int ret = find_open(fs, session, ask->ino, is_change ? W_OK : 0, &file);
@@ -374,6 +433,8 @@ static int sync_file(struct fs *fs, const struct session *session, const Afar__F
 		inode_touch(inode);
 	if (ask->is_trimmed && ask->close != 0)
 		ret = file_trim(file, session);
+	if (ret == 0)
+		ret = give_back(file, session, ask);
 	if (ret == 0)
 		ret = tell(file, result);
 	if (ret < 0)

@@ -23,12 +23,13 @@ static int delete_xattr(void *argument, const char *name)
 
 static int give_runs(struct file *file)
 {
+	const struct units all = {0, UINT64_MAX};
 	struct run *cuts;
 	size_t nr;
 	int ret = file_load_runs(file);
 
 	if (ret == 0)
-		ret = file_cut_runs(file, 0, UINT64_MAX, &cuts, &nr);
+		ret = file_cut_runs(file, &all, 1, &cuts, &nr);
 	return ret == 0 ? pool_give(file->fs, cuts, nr) : ret;
 }
 

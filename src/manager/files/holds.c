@@ -66,6 +66,9 @@ static int add(struct file *file, uint64_t session, uint64_t handle, uint32_t ac
 				  (unsigned long long)handle);
 	if (hold)
 		return 0;
+	/* This may be taken back, and that may not: nobody is alone then, who was. */
+	if ((access & W_OK) && file->alone != session)
+		file->alone = 0;
 	hold = calloc(1, sizeof(*hold));
 	ret = hold ? undo_room(undo, 3) : error_code(-ENOMEM);
 	if (ret < 0) {
@@ -92,6 +95,16 @@ bool file_is_written_elsewhere(const struct file *file, uint64_t session)
 		if (hold->session != session && (hold->access & W_OK))
 			return true;
 	return false;
+}
+
+uint64_t hold_alone(struct file *file, uint64_t session)
+{
+	if (file_is_written_elsewhere(file, session))
+		return 0;
+	if (file->alone != session)
+		file->alone_number = ++file->fs->files->last_alone;
+	file->alone = session;
+	return file->alone_number;
 }
 
 int hold_open(struct fs *fs, const struct who *who, const struct session *session,

@@ -24,6 +24,8 @@ int hold_reclaim(struct fs *fs, const struct session *session, const Afar__FileR
 /* The session does not use inodes by their number any more. */
 int hold_forget(struct fs *fs, const struct session *session, const Afar__FileForget *ask);
 bool file_is_written_elsewhere(const struct file *file, uint64_t session);
+/* Returns a number of the time in which no other session has the file open to write. It is never another time's. 0: one has. */
+uint64_t hold_alone(struct file *file, uint64_t session);
 
 /* ---- recalls.c */
 

@@ -11,6 +11,10 @@
 #define AHEAD_UNITS_MIN \
 	256U /* 1 MiB, or an eighth of the file: so much it may have beyond what was asked for */
 #define AHEAD_UNITS_MAX 16384U /* 64 MiB: and so much at most */
+#define AROUND_UNITS_MIN \
+	256U /* 1 MiB, or an eighth of what is written: so much a write into a hole gets at once */
+#define UNWRITTEN_UNITS_MIN \
+	4096U /* 16 MiB, or what is written: so much it may have of what writers give back */
 
 static uint64_t units_up(uint64_t bytes)
 {
@@ -101,18 +105,49 @@ uint64_t inode_asked_units(const struct inode *inode)
 	return inode->nr_units - (inode->spare_to > from ? inode->spare_to - from : 0);
 }
 
-/* Returns how many units a file that grows may get ahead. A writer who writes here and there, each
- * time farther on, leaves behind what the file had ahead. Such units count until the file is
- * emptied, or the manager forgets it. */
-static uint64_t ahead_max(const struct inode *inode)
+static uint64_t clamp(uint64_t nr, uint64_t min, uint64_t max)
 {
-	uint64_t asked = inode_asked_units(inode), max = asked / 8;
+	nr = nr > min ? nr : min;
+	return nr < max ? nr : max;
+}
 
-	if (max < AHEAD_UNITS_MIN)
-		max = AHEAD_UNITS_MIN;
-	if (max > AHEAD_UNITS_MAX)
-		max = AHEAD_UNITS_MAX;
-	max = max > inode->nr_behind ? max - inode->nr_behind : 0;
+/* Returns how many units somebody has asked for, or has said that he has written. */
+static uint64_t written_units(const struct inode *inode)
+{
+	uint64_t asked = inode_asked_units(inode);
+
+	return asked > inode->nr_behind ? asked - inode->nr_behind : 0;
+}
+
+/* Returns how many units files may still have. */
+static uint64_t units_left(const struct fs *fs)
+{
+	uint64_t room = limits_room(fs), left = fs->space.free_bytes / FILE_UNIT;
+
+	return room < left ? room : left;
+}
+
+/* Returns how many units more a file may have that nobody has written. They count until somebody says that he has, the file is
+ * emptied, or the manager forgets it. A writer who gives nothing back gets less. One who does must leave enough for others
+ * meanwhile. */
+static uint64_t unwritten_max(const struct file *file, bool gives_back)
+{
+	const struct inode *inode = file->inode;
+	uint64_t max = clamp(inode_asked_units(inode) / 8, AHEAD_UNITS_MIN, AHEAD_UNITS_MAX);
+
+	if (gives_back)
+		max = clamp(written_units(inode), UNWRITTEN_UNITS_MIN, units_left(file->fs) / 8);
+	return max > inode->nr_behind ? max - inode->nr_behind : 0;
+}
+
+/* Returns how many units a file that grows may get ahead. A writer who writes here and there, each
+ * time farther on, leaves behind what the file had ahead. */
+static uint64_t ahead_max(const struct file *file, bool gives_back)
+{
+	uint64_t asked = inode_asked_units(file->inode), max = unwritten_max(file, gives_back);
+	uint64_t most = clamp(asked / 8, AHEAD_UNITS_MIN, AHEAD_UNITS_MAX);
+
+	max = max < most ? max : most;
 	return max < asked ? max : asked;
 }
 
@@ -132,9 +167,9 @@ int file_note_ahead(struct file *file, bool is_ahead)
 }
 
 /* A file that grows gets more than it needs, so that it has few runs. Goes without. */
-static int take_ahead(struct file *file, uint64_t end)
+static int take_ahead(struct file *file, uint64_t end, bool gives_back)
 {
-	uint64_t ahead = ahead_max(file->inode);
+	uint64_t ahead = ahead_max(file, gives_back);
 	struct fs *fs = file->fs;
 	int ret;
 
@@ -173,39 +208,130 @@ static int use_spare(struct file *file, const struct file_wish *wish, uint64_t e
 	return 0;
 }
 
+/* ---- Room around a write into a hole */
+
+/* Returns how many units a file may get around a write, which needs `missing` units itself. One that is written on and on gets
+ * more each time. */
+static uint64_t around_max(const struct file *file, const struct file_wish *wish, uint64_t missing)
+{
+	const struct fs *fs = file->fs;
+	uint64_t max = unwritten_max(file, true), written = written_units(file->inode);
+	uint64_t most = clamp(written / 8, AROUND_UNITS_MIN, AHEAD_UNITS_MAX);
+
+	if (wish->is_exact || !wish->gives_back || !pool_is_whole(fs))
+		return 0;
+	most = most < written ? most : written;
+	max = max < most ? max : most;
+	most = fs->space.longest / FILE_UNIT / 4;
+	return max + missing < most ? max : most > missing ? most - missing : 0;
+}
+
+static uint64_t count_missing(const struct runs *runs, uint64_t from, uint64_t to)
+{
+	uint64_t nr = to - from;
+
+	for (size_t at = runs_find(runs, from); at < runs->nr && runs->run[at].unit < to; at++) {
+		const struct run *run = &runs->run[at];
+		uint64_t begin = run->unit > from ? run->unit : from;
+		uint64_t end = run->unit + run->nr < to ? run->unit + run->nr : to;
+
+		nr -= end - begin;
+	}
+	return nr;
+}
+
+/* Widens a part of the hole before run `at` to an aligned power of two around it, within the hole. Adds `*max` units
+ * at most, and takes them off that. */
+static struct units widen(const struct runs *runs, size_t at, struct units part, uint64_t *max)
+{
+	const struct run *before = at > 0 ? &runs->run[at - 1] : NULL;
+	uint64_t begin = before ? before->unit + before->nr : 0, end = runs->run[at].unit;
+
+	for (uint64_t size = AHEAD_UNITS_MAX; size > 1; size /= 2) {
+		struct units wide = {part.from & ~(size - 1), (part.to + size - 1) & ~(size - 1)};
+		uint64_t added;
+
+		wide.from = wide.from > begin ? wide.from : begin;
+		wide.to = wide.to < end ? wide.to : end;
+		added = wide.to - wide.from - (part.to - part.from);
+		if (added > *max)
+			continue;
+		*max -= added;
+		return wide;
+	}
+	return part;
+}
+
+/* Counts units that came around others. Earlier ones that were written since count no more. */
+static int count_around(struct file *file, uint64_t nr, uint64_t nr_written)
+{
+	uint64_t old = file->inode->nr_behind;
+	uint64_t new = old - (nr_written < old ? nr_written : old) + nr;
+	struct inode *inode = new != old ? file_edit(file) : NULL;
+
+	if (inode)
+		inode->nr_behind = new;
+	return inode || new == old ? 0 : error_code(-ENOMEM);
+}
+
 static bool is_at_end(const struct runs *runs, uint64_t end)
 {
 	return runs->nr == 0 || runs->run[runs->nr - 1].unit + runs->run[runs->nr - 1].nr <= end;
 }
 
-int file_extend(struct file *file, const struct file_wish *wish)
+/* Fills all holes in `asked`. `room`: that, and what came around it. */
+static int fill_holes(struct file *file, const struct file_wish *wish, struct units asked,
+		      struct units *room)
 {
-	uint64_t offset = wish->offset, length = wish->length;
-	uint64_t from = offset / FILE_UNIT, end, next;
-	bool has_grown = false;
-	int ret = file_load_runs(file);
+	uint64_t missing = count_missing(file->runs, asked.from, asked.to), next;
+	uint64_t max = around_max(file, wish, missing), left = max;
+	int ret = 0;
 
-	if (ret < 0)
-		return ret;
-	if (length == 0 || length > FILE_SIZE_MAX || offset > FILE_SIZE_MAX - length)
-		return error_fail(-EFBIG, "make a file longer: it can have %llu bytes",
-				  (unsigned long long)FILE_SIZE_MAX);
-	for (end = units_up(offset + length); from < end && ret == 0; from = next) {
+	*room = asked;
+	for (uint64_t from = asked.from; from < asked.to && ret == 0; from = next) {
 		size_t at = runs_find(file->runs, from);
 		const struct run *run = at < file->runs->nr ? &file->runs->run[at] : NULL;
+		struct units part;
 
 		if (run && run->unit <= from) {
 			next = run->unit + run->nr;
 			continue;
 		}
-		next = run && run->unit < end ? run->unit : end;
-		ret = fill_hole(file, from, next - from, wish->is_anywhere);
-		has_grown = true;
+		next = run && run->unit < asked.to ? run->unit : asked.to;
+		part = (struct units){from, next};
+		if (run)
+			part = widen(file->runs, at, part, &left);
+		room->from = part.from < room->from ? part.from : room->from;
+		room->to = part.to > room->to ? part.to : room->to;
+		ret = fill_hole(file, part.from, part.to - part.from, wish->is_anywhere);
 	}
+	return ret == 0 ? count_around(file, max - left, 0) : ret;
+}
+
+int file_extend(struct file *file, const struct file_wish *wish, struct file_extra *extra)
+{
+	uint64_t offset = wish->offset, length = wish->length, nr_units;
+	struct units asked;
+	int ret = file_load_runs(file);
+
+	*extra = (struct file_extra){0};
+	if (ret < 0)
+		return ret;
+	if (length == 0 || length > FILE_SIZE_MAX || offset > FILE_SIZE_MAX - length)
+		return error_fail(-EFBIG, "make a file longer: it can have %llu bytes",
+				  (unsigned long long)FILE_SIZE_MAX);
+	asked = (struct units){offset / FILE_UNIT, units_up(offset + length)};
+	nr_units = file->inode->nr_units;
+	ret = count_around(file, 0, wish->extra_used);
 	if (ret == 0)
-		ret = use_spare(file, wish, end);
-	if (ret == 0 && has_grown && !wish->is_exact && is_at_end(file->runs, end))
-		ret = take_ahead(file, end);
+		ret = fill_holes(file, wish, asked, &extra->room);
+	if (ret == 0)
+		ret = use_spare(file, wish, asked.to);
+	if (ret < 0 || file->inode->nr_units == nr_units || wish->is_exact ||
+	    !is_at_end(file->runs, asked.to))
+		return ret;
+	ret = take_ahead(file, asked.to, wish->gives_back);
+	extra->ahead = (struct units){file->inode->spare_from, file->inode->spare_to};
 	return ret;
 }
 
@@ -221,7 +347,8 @@ bool file_is_spare(const struct file *file, uint64_t offset, uint64_t length)
 int file_prepare(struct file *file, uint64_t bytes)
 {
 	const struct file_wish wish = {.length = bytes, .is_exact = true};
-	int ret = file_extend(file, &wish);
+	struct file_extra extra;
+	int ret = file_extend(file, &wish, &extra);
 
 	return ret == 0 ? set_spare(file, 0, units_up(bytes)) : ret;
 }
@@ -239,26 +366,33 @@ static int check_alone(const struct file *file, const struct session *session, c
 }
 
 /* Gives units back. Sessions that have the file cached must look anew. */
-static int cut(struct file *file, uint64_t from, uint64_t to)
+static int cut_list(struct file *file, const struct units *list, size_t nr)
 {
 	struct inode *inode;
 	struct run *cuts;
-	size_t nr;
+	size_t nr_cuts;
 	int ret = file_load_runs(file);
 
 	if (ret == 0)
-		ret = file_cut_runs(file, from, to, &cuts, &nr);
+		ret = file_cut_runs(file, list, nr, &cuts, &nr_cuts);
 	if (ret == 0)
-		ret = pool_give(file->fs, cuts, nr);
+		ret = pool_give(file->fs, cuts, nr_cuts);
 	inode = ret == 0 ? file_edit(file) : NULL;
 	if (!inode)
 		return ret < 0 ? ret : error_code(-ENOMEM);
 	inode->layout++;
-	if (inode->spare_to > from && inode->spare_from < to)
-		inode->spare_to = from;
-	if (from == 0)
-		inode->nr_behind = 0;
+	for (size_t i = 0; i < nr; i++)
+		if (inode->spare_to > list[i].from && inode->spare_from < list[i].to)
+			inode->spare_to = list[i].from;
 	return 0;
+}
+
+static int cut(struct file *file, uint64_t from, uint64_t to)
+{
+	const struct units units = {from, to};
+	int ret = cut_list(file, &units, 1);
+
+	return ret == 0 && from == 0 ? count_around(file, 0, file->inode->nr_behind) : ret;
 }
 
 int file_give_up(struct file *file, const struct session *session)
@@ -343,4 +477,15 @@ int file_trim(struct file *file, const struct session *session)
 	if (ret < 0 || file_is_shared(file, session) || is_at_end(file->runs, end))
 		return ret;
 	return cut(file, end, UINT64_MAX);
+}
+
+int file_give_back(struct file *file, const struct session *session, const struct units *list,
+		   size_t nr)
+{
+	uint64_t before = file->inode->nr_units;
+	int ret = nr != 0 && !file_is_shared(file, session) && !fs_is_suspect(file->fs)
+			  ? cut_list(file, list, nr)
+			  : 0;
+
+	return ret == 0 ? count_around(file, 0, before - file->inode->nr_units) : ret;
 }

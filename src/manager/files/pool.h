@@ -12,9 +12,14 @@ int file_load_runs(struct file *file);
 /* Adds runs where nothing is, each behind the one before; at least one. Stores them. Copies the file's runs once, so
  * give it all that are added together. */
 int file_add_runs(struct file *file, const struct run *run, size_t nr);
-/* Takes [from, to) units out, and lists what of the pool that was; the caller frees the list. Stores
+/* In a file, from the first to behind the last. */
+struct units {
+	uint64_t from, to;
+};
+/* Takes units out that are listed, ascending, and lists what of the pool that was; the caller frees that list. Stores
  * it. */
-int file_cut_runs(struct file *file, uint64_t from, uint64_t to, struct run **out, size_t *nr);
+int file_cut_runs(struct file *file, const struct units *list, size_t nr, struct run **out,
+		  size_t *nr_out);
 /* The first run that ends behind `unit`: its index, or the number of runs. */
 size_t runs_find(const struct runs *runs, uint64_t unit);
 
@@ -60,8 +65,16 @@ struct file_wish {
 	bool is_anywhere; /* also at servers that are away */
 	/* So many units have been written of those that came ahead and end there; 0: not known. */
 	uint64_t ahead_to, ahead_used;
+	uint64_t
+		extra_used; /* so many of the others that it had not asked for, since it last told */
+	bool gives_back;    /* such as it has not written when it closes the file */
 };
-int file_extend(struct file *file, const struct file_wish *wish);
+/* Units that came beyond a wish. */
+struct file_extra {
+	struct units room;  /* the wish, with what came around it in holes */
+	struct units ahead; /* empty: none came */
+};
+int file_extend(struct file *file, const struct file_wish *wish, struct file_extra *extra);
 /* Makes room at the beginning of a new file, which it is not yet told of as its own. */
 int file_prepare(struct file *file, uint64_t bytes);
 /* Returns whether a range of an empty file is room that nobody has asked for, or written, since it was made. */
@@ -73,6 +86,9 @@ int file_give_up(struct file *file, const struct session *session);
 /* Sets a size. A smaller one gives units back. -EBUSY: another session has it open. */
 int file_resize(struct file *file, const struct session *session, uint64_t size);
 int file_punch(struct file *file, const struct session *session, uint64_t offset, uint64_t length);
+/* Gives back units that nobody has written, ascending, unless another session has it open. */
+int file_give_back(struct file *file, const struct session *session, const struct units *list,
+		   size_t nr);
 /* Gives back units behind the end. */
 int file_trim(struct file *file, const struct session *session);
 /* Does so when nobody has it open any more. */

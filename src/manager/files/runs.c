@@ -118,57 +118,77 @@ int file_add_runs(struct file *file, const struct run *run, size_t nr)
 	return count_units(file, nr_units);
 }
 
-/* Cuts [from, to) out of one run; `*cut` is what it had there. The run may go, or become two. */
-static void cut_run(struct file *file, struct runs *runs, size_t at, uint64_t from, uint64_t to,
-		    struct run *cut)
-{
-	const struct run whole = runs->run[at];
-	uint64_t start = from > whole.unit ? from : whole.unit;
-	uint64_t end = to < run_end(&whole) ? to : run_end(&whole);
-
-	*cut = (struct run){start, whole.pool_unit + (start - whole.unit), end - start};
-	if (start > whole.unit) {
-		runs->run[at].nr = start - whole.unit;
-		record_put_run(file->fs, file->ino, &runs->run[at]);
-		at++;
-	} else {
-		record_delete_run(file->fs, file->ino, whole.unit);
-		remove_at(runs, at);
-	}
-	if (end < run_end(&whole)) {
-		const struct run rest = {end, whole.pool_unit + (end - whole.unit),
-					 run_end(&whole) - end};
-
-		insert(runs, at, &rest);
-		record_put_run(file->fs, file->ino, &rest);
-	}
-}
-
-int file_cut_runs(struct file *file, uint64_t from, uint64_t to, struct run **out, size_t *nr)
-{
-	size_t first = runs_find(file->runs, from), last = first;
-	uint64_t nr_units = 0;
+/* Takes units out of a file, from its old runs to new ones. */
+struct cutting {
+	struct file *file;
+	const struct units *list; /* the first that does not end before what is looked at */
+	size_t nr;
 	struct runs *runs;
 	struct run *cuts;
+	size_t nr_cuts;
+	uint64_t nr_units; /* of these */
+};
+
+static void keep_part(const struct cutting *cutting, const struct run *whole, uint64_t from,
+		      uint64_t to)
+{
+	struct run *run = &cutting->runs->run[cutting->runs->nr];
+
+	if (from == to)
+		return;
+	*run = (struct run){from, whole->pool_unit + (from - whole->unit), to - from};
+	cutting->runs->nr++;
+	if (to - from != whole->nr)
+		record_put_run(cutting->file->fs, cutting->file->ino, run);
+}
+
+/* Takes what is listed out of one run, which may go, or become several. */
+static void cut_run(struct cutting *cutting, const struct run *whole)
+{
+	uint64_t at = whole->unit, end = run_end(whole);
+
+	for (; cutting->nr != 0 && cutting->list->from < end; cutting->list++, cutting->nr--) {
+		uint64_t from = cutting->list->from > at ? cutting->list->from : at;
+		uint64_t to = cutting->list->to < end ? cutting->list->to : end;
+
+		if (from < to) {
+			if (from == whole->unit)
+				record_delete_run(cutting->file->fs, cutting->file->ino, from);
+			keep_part(cutting, whole, at, from);
+			cutting->cuts[cutting->nr_cuts++] = (struct run){
+				from, whole->pool_unit + (from - whole->unit), to - from};
+			cutting->nr_units += to - from;
+			at = to;
+		}
+		/* It may go on in the next run. */
+		if (cutting->list->to > end)
+			break;
+	}
+	keep_part(cutting, whole, at, end);
+}
+
+int file_cut_runs(struct file *file, const struct units *list, size_t nr, struct run **out,
+		  size_t *nr_out)
+{
+	const struct runs *old = file->runs;
+	size_t first = nr != 0 ? runs_find(old, list[0].from) : old->nr;
+	struct cutting cutting = {.file = file, .list = list, .nr = nr};
 
 	*out = NULL;
-	*nr = 0;
-	while (last < file->runs->nr && file->runs->run[last].unit < to)
-		last++;
-	if (last == first)
+	*nr_out = 0;
+	if (first == old->nr || old->run[first].unit >= list[nr - 1].to)
 		return 0;
-	cuts = calloc(last - first, sizeof(*cuts));
-	runs = cuts ? edit_runs(file, 1) : NULL;
-	if (!runs) {
-		free(cuts);
+	/* Each cut begins where a run or a range of the list does. */
+	cutting.cuts = calloc(old->nr - first + nr, sizeof(*cutting.cuts));
+	cutting.runs = cutting.cuts ? edit_runs(file, nr) : NULL;
+	if (!cutting.runs) {
+		free(cutting.cuts);
 		return error_code(-ENOMEM);
 	}
-	/* From behind, so that what is before stays where it is. */
-	for (size_t i = last; i-- > first;) {
-		cut_run(file, runs, i, from, to, &cuts[i - first]);
-		nr_units += cuts[i - first].nr;
-	}
-	*out = cuts;
-	*nr = last - first;
-	return count_units(file, file->inode->nr_units - nr_units);
+	cutting.runs->nr = first;
+	for (size_t i = first; i < old->nr; i++)
+		cut_run(&cutting, &old->run[i]);
+	*out = cutting.cuts;
+	*nr_out = cutting.nr_cuts;
+	return count_units(file, file->inode->nr_units - cutting.nr_units);
 }

@@ -277,6 +277,7 @@ int files_start(struct core *core)
 		return ret;
 	files->core = core;
 	files->last_delegation = (uint64_t)files_now();
+	files->last_alone = files->last_delegation;
 	CDS_INIT_LIST_HEAD(&files->systems);
 	core->files = files;
 	cds_list_for_each_entry (ns, &core->state->namespaces, node)

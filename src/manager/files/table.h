@@ -42,7 +42,8 @@ struct inode {
 	/* Units that it has got before anybody wrote there, as long as the size does not reach them. In
 	 * memory alone: after a restart they count as any others. */
 	uint64_t spare_from, spare_to;
-	/* Likewise units that it got ahead, and that writers have passed by. */
+	/* Likewise units that came around others in holes, or that came ahead and were passed by. Those count no more that somebody
+	 * says he has written. */
 	uint64_t nr_behind;
 	int64_t atime, mtime, ctime;
 	uint64_t change;
@@ -85,6 +86,8 @@ struct file {
 	/* The session that has its end for itself; 0: none. And until when, if it appends nothing just now. In memory alone */
 	uint64_t appender, appender_until;
 	uint64_t appender_since; /* it has kept the end for what follows */
+	/* Since it got this number, no other session has had it open to write: hold_alone(). In memory alone, and never taken back. */
+	uint64_t alone, alone_number;
 	/* A session that takes parts of it away waits until others have given it up: recalls.c. In
 	 * memory alone, and never taken back. */
 	uint64_t recaller, recall_request; /* his session, and which request of it; 0: nobody */
@@ -208,6 +211,7 @@ struct files {
 	uint64_t last_recall;
 	uint64_t last_delegation; /* begins with the time, so it grows over restarts, too */
 	uint64_t last_locks_version;
+	uint64_t last_alone;  /* begins with the time, too */
 	uint64_t last_search; /* for those who wait for each other: locks.c */
 	uint64_t retry_at;    /* work that failed is tried again then; 0: none has */
 };

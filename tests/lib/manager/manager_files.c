@@ -318,6 +318,19 @@ Afar__Request *ask_map(uint64_t ino)
 	return request;
 }
 
+Afar__Request *ask_limits(uint64_t max_bytes, uint64_t max_inodes)
+{
+	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
+
+	assert_non_null(request);
+	request->call_case = AFAR__REQUEST__CALL_FILES_LIMIT;
+	request->files_limit = MESSAGE_NEW(afar__files_limit, Afar__FilesLimit);
+	request->files_limit->fs = fs_number;
+	request->files_limit->max_bytes = max_bytes;
+	request->files_limit->max_inodes = max_inodes;
+	return request;
+}
+
 Afar__Request *ask_append(uint64_t ino)
 {
 	Afar__Request *request = ask_hold(AFAR__FILE_HOLD__WHAT_APPEND);

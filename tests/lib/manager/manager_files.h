@@ -48,6 +48,7 @@ Afar__Request *ask_lost(uint64_t after);
 Afar__Request *ask_as(Afar__Request *request, uint32_t uid, uint32_t gid, uint32_t group);
 Afar__Request *ask_user_key(const char *name, uint32_t uid, uint32_t gid);
 Afar__Request *ask_map(uint64_t ino);
+Afar__Request *ask_limits(uint64_t max_bytes, uint64_t max_inodes);
 Afar__Request *ask_append(uint64_t ino);
 Afar__Request *ask_appended(uint64_t ino);
 Afar__Request *ask_appended_more(uint64_t ino);

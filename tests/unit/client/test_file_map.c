@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "client/files/inode/file_ahead.h"
+#include "client/files/inode/file_around.h"
 #include "client/files/inode/file_map.h"
 #include "unit/group.h"
 
@@ -229,13 +230,113 @@ static void test_ahead(void **state)
 	file_ahead_end(&ahead);
 }
 
+#define AROUND_UNITS 1000U
+
+/* It has those of `is_unwritten`, and says so. */
+static void compare_around(const struct file_around *around, const bool *is_unwritten)
+{
+	uint64_t *list, unit = 0;
+	size_t nr = file_around_list(around, &list);
+
+	for (size_t i = 0; i < nr; i += 2) {
+		assert_true(unit == 0 || list[i] > unit);
+		for (; unit < list[i]; unit++)
+			assert_false(is_unwritten[unit]);
+		for (; unit < list[i] + list[i + 1]; unit++)
+			assert_true(is_unwritten[unit]);
+	}
+	for (; unit < AROUND_UNITS; unit++)
+		assert_false(is_unwritten[unit]);
+	free(list);
+	for (unit = 0; unit < AROUND_UNITS; unit++)
+		assert_true(!is_unwritten[unit] || file_around_may_have(around, unit * U + 1, 1));
+	assert_int_equal(nr != 0, file_around_may_have(around, 0, AROUND_UNITS * U));
+}
+
+/* Random changes, beside a list of the same. Writes in [ahead, ahead + 100) count elsewhere. */
+static void test_around(void **state)
+{
+	bool is_unwritten[AROUND_UNITS] = {0};
+	struct file_around around = {0};
+	uint64_t nr_written = 0;
+	unsigned seed = 1;
+
+	(void)state;
+	file_around_told(&around, 0, 7);
+	for (unsigned i = 0; i < NR_CHANGES; i++) {
+		uint64_t from = (unsigned)rand_r(&seed) % AROUND_UNITS;
+		uint64_t nr = (unsigned)rand_r(&seed) % 200, ahead = (unsigned)rand_r(&seed) % 900;
+		uint64_t to = from + nr < AROUND_UNITS ? from + nr : AROUND_UNITS;
+		bool is_write = i % 3 != 0;
+
+		if (is_write)
+			file_around_note(&around, from * U + 1, to > from ? (to - from) * U - 1 : 0,
+					 ahead, ahead + 100);
+		else
+			file_around_add(&around, from, to);
+		for (uint64_t unit = from; unit < to; unit++) {
+			nr_written += is_write && is_unwritten[unit] && unit - ahead >= 100;
+			is_unwritten[unit] = !is_write;
+		}
+		assert_int_equal(around.nr_written, nr_written);
+		if (i % 8 == 0)
+			compare_around(&around, is_unwritten);
+	}
+	file_around_told(&around, nr_written, 7);
+	assert_int_equal(around.nr_written, 0);
+	compare_around(&around, is_unwritten);
+	file_around_note(&around, 0, AROUND_UNITS * U, 0, 0);
+	assert_int_equal(around.nr, 0);
+	/* A manager that gives too much. */
+	file_around_add(&around, 5, UINT64_MAX);
+	assert_int_equal(around.nr, FILE_AROUND_MAX);
+	file_around_add(&around, 9, 2);
+	file_around_end(&around);
+	file_around_told(&around, 7, 7);
+	assert_int_equal(around.nr_written, 0);
+}
+
+/* Nothing goes back of what others may have written, nor while operations on queues may. */
+static void test_what_goes_back(void **state)
+{
+	struct file_around around = {0};
+	uint64_t *list;
+
+	(void)state;
+	file_around_told(&around, 0, 7);
+	file_around_add(&around, 64, 128);
+	assert_int_equal(file_around_list(&around, &list), 2);
+	assert_true(list[0] == 64 && list[1] == 64);
+	free(list);
+	around.is_kept = true;
+	assert_int_equal(file_around_list(&around, &list), 0);
+	around.is_kept = false;
+	/* Another session opens it to write: it may have done so before the answer. */
+	file_around_told(&around, 0, 0);
+	file_around_add(&around, 200, 201);
+	assert_false(file_around_gives(&around));
+	assert_int_equal(file_around_list(&around, &list), 0);
+	/* It has closed it. */
+	file_around_told(&around, 0, 8);
+	assert_false(file_around_gives(&around));
+	file_around_add(&around, 300, 301);
+	assert_int_equal(file_around_list(&around, &list), 2);
+	assert_true(list[0] == 300 && list[1] == 1);
+	free(list);
+	/* The manager has restarted. */
+	file_around_told(&around, 0, 9);
+	assert_false(file_around_gives(&around));
+	file_around_end(&around);
+}
+
 TEST_GROUP(file_map)
 {
 	const struct CMUnitTest tests[] = {
-		MAP_TEST(test_pieces),	      MAP_TEST(test_joins),
-		MAP_TEST(test_cuts),	      MAP_TEST(test_supersedes),
-		MAP_TEST(test_what_is_wrong), MAP_TEST(test_random_changes),
-		MAP_TEST(test_ahead),
+		MAP_TEST(test_pieces),	       MAP_TEST(test_joins),
+		MAP_TEST(test_cuts),	       MAP_TEST(test_supersedes),
+		MAP_TEST(test_what_is_wrong),  MAP_TEST(test_random_changes),
+		MAP_TEST(test_ahead),	       MAP_TEST(test_around),
+		MAP_TEST(test_what_goes_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -196,19 +196,6 @@ static void test_flash_is_zeroed(void **state)
 			 POOL_BYTES / 2);
 }
 
-static Afar__Request *ask_limits(uint64_t max_bytes, uint64_t max_inodes)
-{
-	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
-
-	assert_non_null(request);
-	request->call_case = AFAR__REQUEST__CALL_FILES_LIMIT;
-	request->files_limit = MESSAGE_NEW(afar__files_limit, Afar__FilesLimit);
-	request->files_limit->fs = fs_number;
-	request->files_limit->max_bytes = max_bytes;
-	request->files_limit->max_inodes = max_inodes;
-	return request;
-}
-
 static void test_limits(void **state)
 {
 	uint64_t file;

@@ -61,6 +61,7 @@ static void inode_free(struct file_inode *inode)
 	file_map_free(&inode->map);
 	file_ahead_end(&inode->ahead);
 	streams_free(&inode->streams);
+	file_around_end(&inode->around);
 	pthread_cond_destroy(&inode->told);
 	pthread_mutex_destroy(&inode->lock);
 	pthread_mutex_destroy(&inode->extending);
@@ -292,6 +293,7 @@ void inode_forget(struct file_inode *inode)
 	pthread_mutex_lock(&inode->lock);
 	file_map_free(&inode->map);
 	file_ahead_end(&inode->ahead);
+	file_around_end(&inode->around);
 	pthread_mutex_unlock(&inode->lock);
 }
 
@@ -351,7 +353,7 @@ bool inode_has_spare(struct file_inode *inode)
 		return false;
 	pthread_mutex_lock(&inode->lock);
 	/* Runs that it has forgotten may be behind the end. */
-	has_spare = inode->has_been_shut ||
+	has_spare = inode->has_been_shut || file_around_gives(&inode->around) ||
 		    file_map_find(&inode->map, file_units_up(inode->size)) != NULL;
 	pthread_mutex_unlock(&inode->lock);
 	return has_spare;
@@ -513,6 +515,7 @@ static void change_layout(struct file_inode *inode, const Afar__FileAttributes *
 {
 	file_map_free(&inode->map);
 	file_ahead_end(&inode->ahead);
+	file_around_end(&inode->around);
 	inode->layout = attributes->layout;
 	inode->size = attributes->size;
 	if (inode->end > inode->size)

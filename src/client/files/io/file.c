@@ -2,6 +2,7 @@
 /* Open files: opening, making, closing, describing and syncing them. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -348,8 +349,8 @@ static bool has_news(const struct file_inode *inode)
 	       atomic_load(&inode->kept) == INODE_KEPT_OLD;
 }
 
-/* Fills in what commits the size and times. `close`: a handle to close with that; 0: none. Returns what the inode
- * was, for touch_again(). end_sync() comes after the answer. */
+/* Fills in what commits the size and times. `close`: a handle to close with that; 0: none. `is_trimmed`: it is the last one.
+ * Returns what the inode was, for touch_again(). end_sync() comes after the answer. The caller frees message->unwritten. */
 static enum inode_touched fill_sync(struct file_inode *inode, uint64_t close, bool is_trimmed,
 				    Afar__FileSync *message, Afar__FileChange *operation)
 {
@@ -369,6 +370,10 @@ static enum inode_touched fill_sync(struct file_inode *inode, uint64_t close, bo
 	pthread_mutex_lock(&inode->lock);
 	message->end = inode->end;
 	message->layout = inode->layout;
+	if (is_trimmed) {
+		message->alone = inode->around.alone;
+		message->n_unwritten = file_around_list(&inode->around, &message->unwritten);
+	}
 	pthread_mutex_unlock(&inode->lock);
 	message->is_written = touched == INODE_UNTOLD;
 	if (!message->is_written)
@@ -399,6 +404,7 @@ static int commit(struct afar_file *file, uint64_t close, bool is_trimmed)
 	int ret;
 
 	ret = fs_change_one(file->fs, &file->who, &operation, &answer);
+	free(message.unwritten);
 	if (ret)
 		touch_again(inode, touched);
 	end_sync(inode, &message);
@@ -514,6 +520,7 @@ void file_undo_close(struct late_close *closing)
 {
 	if (!closing->is_change)
 		return;
+	free(closing->sync.unwritten);
 	touch_again(closing->file->inode, (enum inode_touched)closing->touched);
 	end_sync(closing->file->inode, &closing->sync);
 	inode_go_on(closing->file->inode);
@@ -524,6 +531,8 @@ void file_end_close(struct late_close *closing, int ret, const Afar__FileResult 
 	struct file_inode *inode = closing->file->inode;
 	bool is_done = ret == 0 && result->status == 0;
 
+	if (closing->is_change)
+		free(closing->sync.unwritten);
 	if (closing->is_change && !is_done) {
 		touch_again(inode, (enum inode_touched)closing->touched);
 		if (ret == 0)

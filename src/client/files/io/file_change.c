@@ -8,6 +8,7 @@
 #include "client/base/call.h"
 #include "client/files/file.h"
 #include "client/files/inode/fs_call.h"
+#include "client/files/io/fs_extend.h"
 #include "client/files/pool/fs_lost.h"
 
 #define RESIZE_ROUNDS  4 /* an end is asked for so often because others have gone on meanwhile */
@@ -285,8 +286,12 @@ static int make_room(struct afar_file *file, unsigned flags, uint64_t offset, ui
 		.is_exact = true,
 		.size = flags & AFAR_ALLOCATE_KEEP_SIZE ? 0 : offset + length,
 	};
+	int ret = inode_extend(file->inode, &wish);
 
-	return inode_extend(file->inode, &wish);
+	pthread_mutex_lock(&file->inode->lock);
+	inode_note_range(file->inode, &vector);
+	pthread_mutex_unlock(&file->inode->lock);
+	return ret;
 }
 
 /* Zeroes what has room, and then makes room, which is zeros. The gate is shut. */

@@ -87,6 +87,7 @@ static int get_target(struct afar_file *file)
 	if (ret == 0) {
 		pthread_mutex_lock(&file->inode->lock);
 		open_target(file);
+		file->inode->around.is_kept = true;
 		pthread_mutex_unlock(&file->inode->lock);
 		/* Bytes whose place we know already go directly. */
 		inode_show(file->inode);

@@ -13,6 +13,7 @@
 #include "client/base/call.h"
 #include "client/blocking/merge.h"
 #include "client/files/file.h"
+#include "client/files/io/fs_extend.h"
 #include "client/files/pool/fs_lost.h"
 #include "client/target/same_host.h"
 
@@ -198,7 +199,9 @@ static bool find_same_host(const void *argument, uint64_t *pool_offset)
 	if (!range->is_write)
 		return true;
 	/* The first write since a sync notes more, and one to what others keep, or was read ahead, notes that it has arrived. */
-	if (!inode_has_noted_write(inode, range->offset) || streams_are_there(&inode->streams) ||
+	if (!inode_has_noted_write(inode, range->offset) ||
+	    file_around_may_have(&inode->around, range->offset, range->length) ||
+	    streams_are_there(&inode->streams) ||
 	    atomic_load_explicit(&inode->kept, memory_order_relaxed) != INODE_NOT_KEPT)
 		return false;
 	inode_touch(inode);
@@ -436,11 +439,10 @@ static int plan_write(struct writing *writing)
 		ret = -EAGAIN;
 	for (unsigned i = 0; i < writing->nr && ret == 0; i++)
 		ret = plan_add(&writing->plan, &inode->map, &writing->vectors[i]);
+	for (unsigned i = 0; i < writing->nr && ret == 0; i++)
+		inode_note_range(inode, &writing->vectors[i]);
 	writing->layout = inode->layout;
 	writing->has_grown = writing->end > inode->size;
-	for (unsigned i = 0; i < writing->nr && ret == 0; i++)
-		file_ahead_note(&inode->ahead, writing->vectors[i].offset,
-				writing->vectors[i].length);
 	if (ret == 0 && uses_first_unit(writing))
 		atomic_store(&inode->is_prepared, false);
 	pthread_mutex_unlock(&inode->lock);
@@ -518,6 +520,7 @@ static int write_once(struct writing *writing)
 static int write_all(struct writing *writing)
 {
 	struct afar_file *file = writing->file;
+	bool has_given = false;
 	int ret;
 
 	if (atomic_load(&file->inode->is_prepared) && !uses_first_unit(writing))
@@ -525,8 +528,12 @@ static int write_all(struct writing *writing)
 	plan_init(&writing->plan);
 	for (unsigned i = 0; i < STALE_ROUNDS; i++) {
 		ret = write_once(writing);
-		if (ret != -ESTALE)
+		if (ret == -ESTALE)
+			continue;
+		/* There is room that this file has, and has no use for. */
+		if ((ret != -ENOSPC && ret != -EDQUOT) || has_given || !file_give_back(file))
 			break;
+		has_given = true;
 	}
 	plan_free(&writing->plan);
 	if (ret == 0 && writing->has_grown && writing->is_durable)

@@ -35,7 +35,7 @@ struct late_close {
 	bool is_again; /* the call that it went along with first has failed */
 	int touched;   /* enum inode_touched: what is put back if it fails */
 	uint64_t nr_reclaims;
-	Afar__FileSync sync;
+	Afar__FileSync sync; /* fill_sync() */
 	Afar__FileChange change;
 	Afar__FileClose close;
 	Afar__FileHold hold;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "client/files/inode/fs_call.h"
+#include "client/files/io/fs_extend.h"
 
 #define EXTEND_ROUNDS 64 /* others may take what we made the pool larger for */
 
@@ -46,6 +47,9 @@ static void extension_add(struct extension *extension, const struct file_wish *w
 	pthread_mutex_lock(&extension->inode->lock);
 	extend->ahead_to = extension->inode->ahead.to;
 	extend->ahead_used = extension->inode->ahead.nr_written;
+	extend->gives_back = true;
+	if (i == 0)
+		extend->extra_used = extension->inode->around.nr_written;
 	pthread_mutex_unlock(&extension->inode->lock);
 	afar__file_change__init(&extension->operations[i]);
 	extension->operations[i].what_case = AFAR__FILE_CHANGE__WHAT_EXTEND;
@@ -58,6 +62,64 @@ static void take_ahead(struct file_inode *inode, const Afar__FileResult *result)
 	pthread_mutex_lock(&inode->lock);
 	file_ahead_begin(&inode->ahead, result->ahead_from, result->ahead_to);
 	pthread_mutex_unlock(&inode->lock);
+}
+
+static int check_extra(const Afar__FileResult *result)
+{
+	const uint64_t *extra = result->extra, units_max = FILE_BYTES_MAX / FILE_UNIT;
+
+	for (size_t i = 0; i < result->n_extra; i += 2)
+		if (i + 1 == result->n_extra || extra[i] > units_max || extra[i + 1] > units_max)
+			return error_fail(-AFAR_EMALFORMED,
+					  "make room for inode %llu: the manager gave more than a "
+					  "file can have",
+					  (unsigned long long)result->attributes->ino);
+	return 0;
+}
+
+/* Another thread may have asked where bytes are, and have written there before we come to this. So units that the map has count as
+ * written. The lock is held. */
+static void add_unknown(struct file_inode *inode, uint64_t unit, uint64_t nr)
+{
+	uint64_t offset = unit * FILE_UNIT, end = (unit + nr) * FILE_UNIT;
+
+	while (offset < end) {
+		struct file_piece piece = file_map_piece(&inode->map, offset, end - offset);
+
+		if (piece.is_hole)
+			file_around_add(&inode->around, offset / FILE_UNIT,
+					(offset + piece.length) / FILE_UNIT);
+		offset += piece.length;
+	}
+}
+
+/* Comes before the runs are taken: others may write there from then on. */
+static void take_extra(struct file_inode *inode, Afar__FileExtend *extend,
+		       const Afar__FileResult *result)
+{
+	pthread_mutex_lock(&inode->lock);
+	file_around_told(&inode->around, extend->extra_used, result->alone);
+	/* The call may be made again. */
+	extend->extra_used = 0;
+	if (result->attributes->layout == inode->layout)
+		for (size_t i = 0; i < result->n_extra; i += 2)
+			add_unknown(inode, result->extra[i], result->extra[i + 1]);
+	pthread_mutex_unlock(&inode->lock);
+}
+
+static int take_result(struct file_inode *inode, Afar__FileExtend *extend,
+		       const Afar__FileResult *result)
+{
+	int ret = fs_result_fail(result);
+
+	if (ret == 0)
+		ret = fs_check_attributes(result->attributes);
+	if (ret == 0)
+		ret = check_extra(result);
+	if (ret)
+		return ret;
+	take_extra(inode, extend, result);
+	return inode_take(inode, result);
 }
 
 /* Asks once. -ENOSPC: some found no room. */
@@ -78,9 +140,7 @@ static int extend_once(struct extension *extension)
 			extension->bytes += extension->extends[i].length + 2 * FILE_UNIT;
 			continue;
 		}
-		ret = fs_result_fail(answer.results[i]);
-		if (ret == 0)
-			ret = inode_take(extension->inode, answer.results[i]);
+		ret = take_result(extension->inode, &extension->extends[i], answer.results[i]);
 		if (ret == 0)
 			take_ahead(extension->inode, answer.results[i]);
 	}

@@ -15,6 +15,7 @@
 #include "client/files/file.h"
 #include "client/files/inode/fs_call.h"
 #include "client/files/io/file_transfer.h"
+#include "client/files/io/fs_extend.h"
 
 #define ROUND_FILES FS_CALL_MAX
 #define FULL_ROUNDS 64 /* others may take what we made the pool larger for */
@@ -262,6 +263,9 @@ static int plan_small(struct round *round, struct small *small)
 				   "write inode %llu: the manager made no room for it",
 				   (unsigned long long)inode->ino)
 		      : plan_add(&round->plan, &inode->map, &range);
+	/* Another file of the inode may have got this room. */
+	if (round->is_writing && ret == 0)
+		inode_note_range(inode, &range);
 	pthread_mutex_unlock(&inode->lock);
 	if (ret) {
 		round->plan.nr = before;
