@@ -195,7 +195,7 @@ bool attr_cache_no_xattrs(struct afar_fs *fs, uint64_t ino)
 	return has_none;
 }
 
-bool known_is_delegated(struct attr_cache *cache, uint64_t ino)
+bool attr_cache_is_delegated(struct attr_cache *cache, uint64_t ino)
 {
 	const struct attr_cache_inode *inode;
 	bool is_delegated;
@@ -207,8 +207,8 @@ bool known_is_delegated(struct attr_cache *cache, uint64_t ino)
 	return is_delegated;
 }
 
-bool known_may_read(struct attr_cache *cache, const struct fs_who *who, uint64_t ino,
-		    uint64_t *size, uint64_t *layout)
+bool attr_cache_may_read(struct attr_cache *cache, const struct fs_who *who, uint64_t ino,
+			 uint64_t *size, uint64_t *layout)
 {
 	const struct attr_cache_inode *inode;
 	bool is_so;
@@ -225,7 +225,7 @@ bool known_may_read(struct attr_cache *cache, const struct fs_who *who, uint64_t
 	return is_so;
 }
 
-bool known_size(struct attr_cache *cache, uint64_t ino, uint64_t *size)
+bool attr_cache_size(struct attr_cache *cache, uint64_t ino, uint64_t *size)
 {
 	const struct attr_cache_inode *inode;
 
@@ -237,7 +237,7 @@ bool known_size(struct attr_cache *cache, uint64_t ino, uint64_t *size)
 	return inode;
 }
 
-uint64_t known_ino(struct attr_cache *cache, uint64_t dir, const char *name)
+uint64_t attr_cache_ino(struct attr_cache *cache, uint64_t dir, const char *name)
 {
 	const struct attr_cache_name *found;
 	uint64_t ino = 0;
@@ -390,8 +390,9 @@ void attr_cache_looked(struct afar_fs *fs, const struct attr_cache_mark *mark,
 	pthread_mutex_unlock(&cache->lock);
 }
 
-void known_opened(struct afar_fs *fs, const struct attr_cache_mark *mark, const struct fs_who *who,
-		  Afar__FileHold *const *operations, const Afar__FileResults *results)
+void attr_cache_opened(struct afar_fs *fs, const struct attr_cache_mark *mark,
+		       const struct fs_who *who, Afar__FileHold *const *operations,
+		       const Afar__FileResults *results)
 {
 	struct attr_cache *cache = &fs->attr_cache;
 	bool is_renewed;

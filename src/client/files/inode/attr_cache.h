@@ -72,14 +72,14 @@ void attr_cache_wrote(struct attr_cache *cache, uint64_t ino, int64_t at);
 /* Describes an inode: 0 or 1. */
 int attr_cache_stat(struct afar_fs *fs, uint64_t ino, struct afar_file_stat *out);
 /* Returns whether an inode that has a name is delegated. The delegation may have run out. */
-bool known_is_delegated(struct attr_cache *cache, uint64_t ino);
+bool attr_cache_is_delegated(struct attr_cache *cache, uint64_t ino);
 /* Returns whether the manager would let `who` open a file to read now, and gives its size and its layout's number. False: it has to be asked. */
-bool known_may_read(struct attr_cache *cache, const struct fs_who *who, uint64_t ino,
-		    uint64_t *size, uint64_t *layout);
+bool attr_cache_may_read(struct attr_cache *cache, const struct fs_who *who, uint64_t ino,
+			 uint64_t *size, uint64_t *layout);
 /* Gives the size of a file, if that is known. */
-bool known_size(struct attr_cache *cache, uint64_t ino, uint64_t *size);
+bool attr_cache_size(struct attr_cache *cache, uint64_t ino, uint64_t *size);
 /* Returns the inode that a name leads to, if that is known; else 0. The delegation may have run out. */
-uint64_t known_ino(struct attr_cache *cache, uint64_t dir, const char *name);
+uint64_t attr_cache_ino(struct attr_cache *cache, uint64_t dir, const char *name);
 /* Returns whether an inode is known to have no extended attributes. */
 bool attr_cache_no_xattrs(struct afar_fs *fs, uint64_t ino);
 
@@ -96,8 +96,9 @@ void attr_cache_looked(struct afar_fs *fs, const struct attr_cache_mark *mark,
 		       const struct fs_who *who, Afar__FileLook *const *operations,
 		       const Afar__FileResults *results);
 /* After files were opened, some of which wanted delegations. */
-void known_opened(struct afar_fs *fs, const struct attr_cache_mark *mark, const struct fs_who *who,
-		  Afar__FileHold *const *operations, const Afar__FileResults *results);
+void attr_cache_opened(struct afar_fs *fs, const struct attr_cache_mark *mark,
+		       const struct fs_who *who, Afar__FileHold *const *operations,
+		       const Afar__FileResults *results);
 /* Around a change, and around telling where a file ends. `results`: NULL: it is unknown what was done. */
 void attr_cache_begin_change(struct afar_fs *fs, Afar__FileChange *const *operations, unsigned nr);
 void attr_cache_end_change(struct afar_fs *fs, const struct attr_cache_mark *mark,

@@ -115,7 +115,7 @@ static int call_holds(struct afar_fs *fs, const struct fs_who *who, Afar__FileHo
 	ret = call(fs, &request, nr, out);
 	attr_cache_end_hold(fs, &mark, operations, nr, ret == 0 ? results_of(out) : NULL);
 	if (is_wanted && ret == 0)
-		known_opened(fs, &mark, who, operations, results_of(out));
+		attr_cache_opened(fs, &mark, who, operations, results_of(out));
 	else if (is_wanted)
 		attr_cache_put_dropped(&fs->attr_cache, message.dropped);
 	return ret;
@@ -127,9 +127,9 @@ static void drop_removed(struct afar_fs *fs, const Afar__FileChange *ask)
 	uint64_t ino = 0;
 
 	if (ask->what_case == AFAR__FILE_CHANGE__WHAT_REMOVE)
-		ino = known_ino(&fs->attr_cache, ask->remove->dir, ask->remove->name);
+		ino = attr_cache_ino(&fs->attr_cache, ask->remove->dir, ask->remove->name);
 	else if (ask->what_case == AFAR__FILE_CHANGE__WHAT_RENAME)
-		ino = known_ino(&fs->attr_cache, ask->rename->new_dir, ask->rename->new_name);
+		ino = attr_cache_ino(&fs->attr_cache, ask->rename->new_dir, ask->rename->new_name);
 	if (ino != 0)
 		kept_drop(fs, ino);
 }

@@ -33,7 +33,7 @@ int file_take_kept(struct afar_file *file, uint64_t ino)
 		return 0;
 	file->inode = file->hold->inode;
 	/* In this order: if a revoke comes between, it finds no hold to let go, and we find nothing delegated. */
-	return known_may_read(&fs->attr_cache, &file->who, ino, &size, &layout) &&
+	return attr_cache_may_read(&fs->attr_cache, &file->who, ino, &size, &layout) &&
 	       take_size(file->inode, size, layout);
 }
 
@@ -46,7 +46,7 @@ static bool leave_hold(struct afar_file *file)
 	if (!kept_add(file->hold))
 		return false;
 	/* In this order, too. */
-	if (!known_is_delegated(&fs->attr_cache, ino))
+	if (!attr_cache_is_delegated(&fs->attr_cache, ino))
 		kept_drop(fs, ino);
 	return true;
 }
@@ -67,7 +67,7 @@ bool file_keep(struct afar_file *file)
 	/* One that was opened beside a writer has another access. */
 	if (file->is_directory || file->access & W_OK ||
 	    file->hold->access != file_hold_access(file) || session_has_ended(fs->ns->session) ||
-	    !known_is_delegated(&fs->attr_cache, file->inode->ino) || !leave_hold(file))
+	    !attr_cache_is_delegated(&fs->attr_cache, file->inode->ino) || !leave_hold(file))
 		return false;
 	handle_unuse(&fs->handle);
 	handle_retire(file);

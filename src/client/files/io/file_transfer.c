@@ -195,7 +195,7 @@ static bool ends_there(const struct file_inode *inode)
 {
 	uint64_t size;
 
-	return known_size(&inode->fs->attr_cache, inode->ino, &size) && size == inode->size;
+	return attr_cache_size(&inode->fs->attr_cache, inode->ino, &size) && size == inode->size;
 }
 
 static bool is_known(const struct file_inode *inode, const struct afar_file_vector *vectors,
