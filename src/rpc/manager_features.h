@@ -7,5 +7,7 @@
 #define RPC_MANAGER_FEATURES_H
 
 #define RPC_FEATURE_REPLACES 0x1U /* VolumeTakeOver.session, RegionOpen.after */
+#define RPC_FEATURE_KEPT \
+	0x2U /* a client may have files open that its programs have closed: FileRevoke */
 
 #endif

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 
 #include "file.h"
+#include "suites/sharing/sharing_opens.h"
 
 int file_fs_join(struct afar_session *session, struct afar_fs **out)
 {
@@ -55,6 +56,8 @@ static const struct bench_stage *const stages[] = {
 	&file_beside_stage,
 	&file_holes_local_stage,
 	&file_holes_tcp_stage,
+	&sharing_opens_local_stage,
+	&sharing_opens_tcp_stage,
 	&file_fuse_dram_cached_stage,
 	&file_fuse_dram_direct_stage,
 	&file_fuse_flash_cached_stage,

@@ -64,10 +64,11 @@ static int look(struct actor *actor)
 	return ret ? scene_fail("look at a file", ret) : 0;
 }
 
+/* To write, because a file that is opened to read again asks nobody. */
 static int open_and_close(struct actor *actor)
 {
 	struct afar_file *file;
-	int ret = afar_file_open(actor->fs, NULL, actor->stage->ino, O_RDONLY, &file);
+	int ret = afar_file_open(actor->fs, NULL, actor->stage->ino, O_WRONLY, &file);
 
 	if (!ret)
 		ret = afar_file_close(file);

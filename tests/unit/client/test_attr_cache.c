@@ -247,6 +247,35 @@ static void test_revoked_before_the_answer(void **state)
 	assert_false(is_known(FILE));
 }
 
+/* Another thread's answer that the name has gone, and the file with it, was the first to be taken. */
+static void test_removed_before_the_answer(void **state)
+{
+	Afar__FileRemove remove = AFAR__FILE_REMOVE__INIT;
+	Afar__FileChange operation = AFAR__FILE_CHANGE__INIT, *operations[] = {&operation};
+	Afar__FileAttributes gone = AFAR__FILE_ATTRIBUTES__INIT, *changed[] = {&gone};
+	Afar__FileResult result = AFAR__FILE_RESULT__INIT, *list[] = {&result};
+	Afar__FileResults results = AFAR__FILE_RESULTS__INIT;
+	struct attr_cache_mark mark;
+
+	(void)state;
+	begin(1);
+	mark = attr_cache_mark(&fs.attr_cache);
+	remove.dir = DIR;
+	remove.name = (char *)(uintptr_t) "f";
+	operation.what_case = AFAR__FILE_CHANGE__WHAT_REMOVE;
+	operation.remove = &remove;
+	gone.ino = FILE;
+	result.changed = changed;
+	result.n_changed = 1;
+	results.results = list;
+	results.n_results = 1;
+	attr_cache_begin_change(&fs, operations, 1);
+	attr_cache_end_change(&fs, &mark, operations, 1, &results);
+	answer_of(&mark, 1, false);
+	assert_false(attr_cache_is_delegated(&fs.attr_cache, FILE));
+	assert_false(is_known(FILE));
+}
+
 /* A session that is told no more drops all. The manager may hear of it later, and answers until then as before: it forgets
  * what it delegates with these answers when it does. */
 static void test_refused(void **state)
@@ -295,6 +324,7 @@ TEST_GROUP(attr_cache)
 		KNOWN_TEST(test_no_extended_attributes),
 		KNOWN_TEST(test_changed_before_it_is_known_as_made),
 		KNOWN_TEST(test_revoked_before_the_answer),
+		KNOWN_TEST(test_removed_before_the_answer),
 		KNOWN_TEST(test_refused),
 		KNOWN_TEST(test_refused_unheard),
 	};

@@ -162,8 +162,11 @@ static void take_change(struct attr_cache *cache, const struct attr_cache_mark *
 	    !attr_cache_is_old(cache, mark, ino))
 		put_made(cache, attributes);
 	attr_cache_put_changed(cache, attributes);
-	for (size_t i = 0; i < result->n_changed; i++)
+	for (size_t i = 0; i < result->n_changed; i++) {
+		/* Its caller may not have named it. An answer from before may come yet. */
+		cache->changed[result->changed[i]->ino % ATTR_CACHE_EVENTS] = ++cache->nr_events;
 		attr_cache_put_changed(cache, result->changed[i]);
+	}
 	if (ask->what_case == AFAR__FILE_CHANGE__WHAT_MAKE && ino != 0)
 		put_changed_name(cache, result, ask->make->dir, ask->make->name, ino);
 	else if (ask->what_case == AFAR__FILE_CHANGE__WHAT_REMOVE)

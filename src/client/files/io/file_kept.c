@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client/files/file.h"
+#include "rpc/manager_features.h"
 
 /* Takes the size that is known. False: what is known is of another layout. */
 static bool take_size(struct file_inode *inode, uint64_t size, uint64_t layout)
@@ -60,13 +61,19 @@ bool file_leave_kept(struct afar_file *file)
 	return true;
 }
 
+/* An older manager would not have it closed when the delegation has run out. */
+static bool may_keep(struct afar_session *session)
+{
+	return session_has_feature(session, RPC_FEATURE_KEPT) && !session_has_ended(session);
+}
+
 bool file_keep(struct afar_file *file)
 {
 	struct afar_fs *fs = file->fs;
 
 	/* One that was opened beside a writer has another access. */
 	if (file->is_directory || file->access & W_OK ||
-	    file->hold->access != file_hold_access(file) || session_has_ended(fs->ns->session) ||
+	    file->hold->access != file_hold_access(file) || !may_keep(fs->ns->session) ||
 	    !attr_cache_is_delegated(&fs->attr_cache, file->inode->ino) || !leave_hold(file))
 		return false;
 	handle_unuse(&fs->handle);
