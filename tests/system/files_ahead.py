@@ -113,7 +113,7 @@ def change_once(world, reader, writer):
     writer.open(WRITING, "ahead", "w")
     for _ in range(random.randrange(1, 3)):
         offset = at + random.randrange(3) * WORD
-        if random.randrange(8):
+        if random.randrange(3):
             world.write(writer, offset)
         else:
             world.cut(writer, offset)
@@ -134,8 +134,8 @@ def main():
     for number in range(nr):
         random.seed(number)
         reader = parties[number % len(parties)]
-        # One of four changes is the reader's own.
-        writer = reader if number // len(parties) % 4 == 0 else random.choice(parties)
+        # Every other round of changes is the readers' own.
+        writer = reader if number // len(parties) % 2 == 0 else random.choice(parties)
         change_once(world, reader, writer)
     for party in parties:
         party.end()

@@ -53,10 +53,10 @@ static struct open_file *open_of(const struct fuse_file_info *info)
 	return (struct open_file *)(uintptr_t)info->fh;
 }
 
-/* Reads ahead of programs that read from front to back. It makes no difference to others. */
+/* Reads ahead of programs that read from front to back, where the kernel does not. It makes no difference to others. */
 static void advise(const struct open_file *open, struct afar_file *file)
 {
-	if ((open->flags & O_ACCMODE) != O_WRONLY)
+	if ((open->flags & O_ACCMODE) != O_WRONLY && (open->is_direct || open->flags & O_DIRECT))
 		afar_file_advise(file, AFAR_ADVICE_SEQUENTIAL);
 }
 

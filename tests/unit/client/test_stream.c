@@ -89,7 +89,7 @@ static enum stream_found read_at(uint64_t offset, size_t length, uint64_t since)
 
 static void open_at(uint64_t offset, uint64_t size)
 {
-	stream_open(&stream, offset);
+	stream_open(&stream, offset, 4096);
 	assert_int_not_equal(stream_want(&stream, size), 0);
 }
 
@@ -229,7 +229,7 @@ static void test_failure(void **state)
 	stream_end_fill(&stream, &fill, -EIO, SINCE);
 	assert_int_equal(atomic_load(&budget), BUDGET);
 	assert_int_equal(read_at(0, 4096, SINCE), STREAM_MISS);
-	stream_open(&stream, 4096);
+	stream_open(&stream, 4096, 4096);
 	assert_int_equal(stream_want(&stream, WHOLE), 0);
 	stream.rests_until = 0;
 	open_at(4096, WHOLE);
@@ -243,7 +243,7 @@ static void test_budget(void **state)
 	open_at(0, WHOLE);
 	for (unsigned i = 0; i < 2; i++) {
 		stream_init(&others[i], LIMIT, &budget);
-		stream_open(&others[i], 0);
+		stream_open(&others[i], 0, 4096);
 	}
 	assert_int_not_equal(stream_want(&others[0], WHOLE), 0);
 	assert_int_equal(stream_want(&others[1], WHOLE), 0);
@@ -262,7 +262,7 @@ static void test_close_meanwhile(void **state)
 	assert_true(stream_begin_fill(&stream, &fill));
 	stream_close(&stream);
 	assert_int_equal(atomic_load(&budget), BUDGET - (int64_t)LIMIT);
-	stream_open(&stream, 0);
+	stream_open(&stream, 0, 4096);
 	assert_int_equal(stream_want(&stream, WHOLE), 0);
 	fill_data(&fill, fill.length);
 	stream_end_fill(&stream, &fill, (ssize_t)fill.length, SINCE);
@@ -320,7 +320,7 @@ static void *read_on(void *argument)
 		enum stream_found found;
 		unsigned got;
 
-		stream_open(&stream, at);
+		stream_open(&stream, at, 4096);
 		stream_want(&stream, UINT64_MAX / 2);
 		do
 			found = stream_read(&stream, line, LINE, at, SINCE);

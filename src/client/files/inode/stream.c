@@ -9,9 +9,10 @@
 #include "base/clock.h"
 #include "client/files/inode/file_map.h"
 
-#define FIRST_BYTES 65536U /* of a window that was just opened */
-#define BLOCK_MIN   32768U
-#define REST_NS	    ((uint64_t)1000000000)
+#define FIRST_BYTES    65536U /* of a window that was just opened, at least */
+#define FIRST_REQUESTS 4U
+#define BLOCK_MIN      32768U
+#define REST_NS	       ((uint64_t)1000000000)
 
 static size_t slot_bytes(const struct stream *stream)
 {
@@ -160,7 +161,7 @@ static bool is_open(const struct stream *stream)
 	return stream->memory && !stream->is_closing;
 }
 
-void stream_open(struct stream *stream, uint64_t next)
+void stream_open(struct stream *stream, uint64_t next, size_t length)
 {
 	pthread_mutex_lock(&stream->lock);
 	if (stream->memory || clock_coarse_ns() < stream->rests_until)
@@ -176,7 +177,10 @@ void stream_open(struct stream *stream, uint64_t next)
 		goto out_unlock;
 	}
 	stream->next = stream->ahead = next;
-	stream->bytes = FIRST_BYTES;
+	stream->bytes =
+		FIRST_REQUESTS * length < FIRST_BYTES ? FIRST_BYTES : FIRST_REQUESTS * length;
+	if (stream->bytes > bytes_max(stream))
+		stream->bytes = bytes_max(stream);
 	memset(stream->blocks, 0, sizeof(stream->blocks));
 out_unlock:
 	pthread_mutex_unlock(&stream->lock);

@@ -83,9 +83,9 @@ enum stream_found {
 	STREAM_HIT,    /* it was read */
 };
 
-/* Two reads were one behind the other, the last one up to `next`. Opens the window if it is closed, unless it rests, or there is
- * no memory. */
-void stream_open(struct stream *stream, uint64_t next);
+/* Two reads were one behind the other, the last one up to `next`, of so many bytes. Opens the window if it is closed, unless it
+ * rests, or there is no memory. */
+void stream_open(struct stream *stream, uint64_t next, size_t length);
 /* Reads a range. `since`: the number of now; 0: there is none, and nothing is read. A read elsewhere closes the window. */
 enum stream_found stream_read(struct stream *stream, void *data, size_t length, uint64_t offset,
 			      uint64_t since);
