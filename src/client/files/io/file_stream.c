@@ -3,7 +3,7 @@
  * Reading ahead; see file_stream.h. Called by blocking reads and writes of files, and by the threads that it starts.
  *
  * A thread fills a block as a read would, from inside the inode's gate. It needs the manager's promise that nobody else
- * writes (afar_fs_quiet_since()), and asks for it if need be. It waits for neither manager nor servers longer than a moment.
+ * writes (afar_fs_quiet_since()), and asks for it if need be, for a moment.
  * When that fails, the window is closed, and the program's reads go the ordinary way, which says what is wrong.
  */
 #include "client/files/io/file_stream.h"
@@ -63,11 +63,13 @@ static struct file_stream *take(struct fs_streams *streams, struct stream_fill *
 		struct file_stream *stream =
 			cds_list_first_entry(&streams->waiting, struct file_stream, waiting_node);
 
+		cds_list_del(&stream->waiting_node);
 		if (stream_begin_fill(&stream->stream, out)) {
+			/* The others come first now. */
+			cds_list_add_tail(&stream->waiting_node, &streams->waiting);
 			stream->nr_filling++;
 			return stream;
 		}
-		cds_list_del(&stream->waiting_node);
 		stream->is_waiting = false;
 	}
 	return NULL;
@@ -144,6 +146,7 @@ static void ask_for_more(struct file_stream *stream)
 {
 	struct fs_streams *streams = &stream->file->fs->streams;
 	struct file_inode *inode = stream->file->inode;
+	bool has_threads;
 	uint64_t size;
 	unsigned nr;
 
@@ -162,7 +165,10 @@ static void ask_for_more(struct file_stream *stream)
 			start_thread(streams);
 		pthread_cond_signal(&streams->more);
 	}
+	has_threads = streams->nr_threads != 0;
 	pthread_mutex_unlock(&streams->lock);
+	if (!has_threads)
+		stream_close(&stream->stream);
 }
 
 /* ---- Reading */

@@ -44,7 +44,8 @@ void fs_streams_init(struct fs_streams *streams);
 /* Ends the threads of a file system that has no files. */
 void fs_streams_end(struct fs_streams *streams);
 
-/* Reads for a window: does not wait for servers that are away, nor while the gate is shut. */
+/* Reads for a window: asks the manager nothing, tries once, and does not wait while the gate is shut. 0: the ordinary way is
+ * needed. */
 typedef ssize_t file_read_ahead(struct afar_file *file, void *data, size_t length, uint64_t offset);
 /* Reads out of the file's window. False: read in the ordinary way. The file is open to read. */
 bool file_stream_read(struct afar_file *file, void *data, size_t length, uint64_t offset,

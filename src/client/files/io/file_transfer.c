@@ -340,14 +340,25 @@ ssize_t file_read(struct afar_file *file, const struct afar_file_vector *vectors
 	return ret;
 }
 
+static bool is_all_known(struct file_inode *inode, const struct afar_file_vector *vector)
+{
+	bool is;
+
+	pthread_mutex_lock(&inode->lock);
+	is = is_known(inode, vector, 1);
+	pthread_mutex_unlock(&inode->lock);
+	return is;
+}
+
 static ssize_t read_once(struct afar_file *file, void *data, size_t length, uint64_t offset)
 {
 	const struct afar_file_vector vector = {.offset = offset, .data = data, .length = length};
-	ssize_t ret;
+	ssize_t ret = 0;
 
 	if (!inode_try_enter(file->inode))
 		return 0;
-	ret = read_inside(file, &vector, 1, true);
+	if (is_all_known(file->inode, &vector))
+		ret = read_inside(file, &vector, 1, true);
 	inode_leave(file->inode);
 	return ret;
 }
