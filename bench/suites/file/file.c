@@ -51,6 +51,8 @@ int file_make(struct afar_fs *fs, const char *name, struct afar_file **out)
 static const struct bench_stage *const stages[] = {
 	&file_stream_local_stage,
 	&file_stream_tcp_stage,
+	&file_ahead_stage,
+	&file_ahead_fuse_stage,
 	&file_tiles_stage,
 	&file_create_stage,
 	&file_beside_stage,

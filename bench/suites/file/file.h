@@ -30,6 +30,8 @@ extern const struct bench_stage file_create_stage;	/* file_create.c */
 extern const struct bench_stage file_beside_stage;	/* file_beside.c */
 extern const struct bench_stage file_holes_local_stage; /* file_holes.c */
 extern const struct bench_stage file_holes_tcp_stage;
+extern const struct bench_stage file_ahead_stage; /* file_ahead.c */
+extern const struct bench_stage file_ahead_fuse_stage;
 extern const struct bench_stage file_fuse_dram_cached_stage; /* file_fuse_stream.c */
 extern const struct bench_stage file_fuse_dram_direct_stage;
 extern const struct bench_stage file_fuse_flash_cached_stage;
