@@ -36,20 +36,22 @@ static bool is_zero(const char *bytes, size_t length)
 	return true;
 }
 
-int abi_take(void *known, size_t known_size, size_t oldest, const void *given, const char *name)
+int abi_take(void *known, size_t attr_cache_size, size_t oldest, const void *given,
+	     const char *name)
 {
 	size_t size = size_of(given);
 	int ret = check_size(size, oldest, name);
 
 	if (ret)
 		return ret;
-	if (size > known_size && !is_zero((const char *)given + known_size, size - known_size))
+	if (size > attr_cache_size &&
+	    !is_zero((const char *)given + attr_cache_size, size - attr_cache_size))
 		return error_fail(-EINVAL,
 				  "use a struct %s: it asks for what only a newer release of the "
 				  "library can do",
 				  name);
-	memset(known, 0, known_size);
-	memcpy(known, given, size < known_size ? size : known_size);
+	memset(known, 0, attr_cache_size);
+	memcpy(known, given, size < attr_cache_size ? size : attr_cache_size);
 	return 0;
 }
 
@@ -58,9 +60,9 @@ int abi_check_out(const void *out, size_t oldest, const char *name)
 	return check_size(size_of(out), oldest, name);
 }
 
-void abi_give(void *out, size_t size, const void *known, size_t known_size)
+void abi_give(void *out, size_t size, const void *known, size_t attr_cache_size)
 {
 	memset(out, 0, size);
-	memcpy(out, known, size < known_size ? size : known_size);
+	memcpy(out, known, size < attr_cache_size ? size : attr_cache_size);
 	memcpy(out, &size, sizeof(size));
 }

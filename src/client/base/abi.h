@@ -11,12 +11,13 @@
 #include <stddef.h>
 
 /*
- * Copies the caller's struct `given` into `known`, of `known_size` bytes. Members that an older,
+ * Copies the caller's struct `given` into `known`, of `attr_cache_size` bytes. Members that an older,
  * smaller struct lacks become zero; the part that a newer one has in addition must be zero.
  * `oldest`: the size in the first release that had the struct. -EINVAL with a sentence that names
  * the struct `name`.
  */
-int abi_take(void *known, size_t known_size, size_t oldest, const void *given, const char *name);
+int abi_take(void *known, size_t attr_cache_size, size_t oldest, const void *given,
+	     const char *name);
 
 /* The size of `struct type` in a release in which `last` was its last member. */
 #define ABI_SIZE(type, last)                                                                   \
@@ -37,6 +38,6 @@ int abi_check_out(const void *out, size_t oldest, const char *name);
 
 /* Copies `known` into the caller's struct of `size` bytes, which have been checked. Cuts it, or
  * adds zeros at the end. */
-void abi_give(void *out, size_t size, const void *known, size_t known_size);
+void abi_give(void *out, size_t size, const void *known, size_t attr_cache_size);
 
 #endif
