@@ -172,6 +172,36 @@ static void test_lists(void **state)
 	close_file(file);
 }
 
+/* Ranges that follow each other in memory, from before the end of the file to behind all that there can be. */
+static void test_ranges_at_ends(void **state)
+{
+	uint8_t data[40], got[48];
+	struct afar_file_vector ranges[] = {
+		{30, got, 4},	  {34, got + 4, 0},	    {34, got + 4, 4},
+		{38, got + 8, 4}, {42, got + 12, 4},	    {0, got + 16, 4},
+		{4, NULL, 0},	  {4, got + 20, 4},	    {8, got + 24, 4},
+		{7, got + 28, 4}, {~0ULL - 3, got + 32, 4}, {0, got + 36, 4},
+	};
+	const unsigned nr = sizeof(ranges) / sizeof(*ranges);
+	struct afar_file *file = make_file("ends", O_RDWR);
+
+	(void)state;
+	fill(data, sizeof(data), 3);
+	memset(got, 0xee, sizeof(got));
+	write_bytes(file, data, sizeof(data), 0);
+	assert_int_equal(afar_file_readx(file, ranges, nr), 10 + 12 + 4 + 4);
+	assert_memory_equal(got, data + 30, 10);
+	assert_int_equal(count_bytes(got + 10, 6, 0xee), 6);
+	assert_memory_equal(got + 16, data, 12);
+	assert_memory_equal(got + 28, data + 7, 4);
+	assert_int_equal(count_bytes(got + 32, 4, 0xee), 4);
+	assert_memory_equal(got + 36, data, 4);
+	assert_int_equal(count_bytes(got + 40, 8, 0xee), 8);
+	ranges[0].offset = ~0ULL - 3;
+	assert_int_equal(afar_file_writex(file, ranges, nr), -EFBIG);
+	close_file(file);
+}
+
 #define NR_TOUCHING 4096U
 
 /* Cuts bytes into ranges that touch in the file, `gap` apart in memory, and shuffles the list if told so. */
@@ -231,6 +261,7 @@ static void test_touching_ranges(void **state)
 {
 	(void)state;
 	check_touching(8, 0, false);
+	check_touching(700, 0, false); /* more than one transfer has */
 	check_touching(64, 3, false);
 	check_touching(64, 0, true);
 	check_touching(200, 1, true);
@@ -1112,6 +1143,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		FILES_TEST(test_any_range),
 		FILES_TEST(test_lists),
+		FILES_TEST(test_ranges_at_ends),
 		FILES_TEST(test_touching_ranges),
 		FILES_TEST(test_overlapping_ranges),
 		FILES_TEST(test_access),

@@ -25,8 +25,15 @@
 void plan_init(struct plan *plan)
 {
 	plan->pieces = plan->first;
-	plan->nr = plan->from = 0;
+	plan->nr = 0;
 	plan->max = PLAN_FIRST;
+	plan_begin(plan);
+}
+
+void plan_begin(struct plan *plan)
+{
+	plan->run = (struct plan_run){0};
+	plan->has_holes = false;
 }
 
 void plan_free(struct plan *plan)
@@ -53,57 +60,49 @@ static int make_room(struct plan *plan)
 	return 0;
 }
 
-/* Makes the last piece longer by one that touches it. False: none does, or it would be too long. */
-static bool lengthen_last(struct plan *plan, const struct file_piece *part, const char *data)
+static struct plan_run find_run(const struct file_map *map, uint64_t offset)
 {
-	struct target_piece *last;
-	struct afar_iov *memory;
+	const struct file_run *run = file_map_find(map, offset / FILE_UNIT);
+	uint64_t begin = run ? run->unit * FILE_UNIT : UINT64_MAX;
 
-	if (plan->nr <= plan->from)
-		return false;
-	last = &plan->pieces[plan->nr - 1];
-	memory = &last->memory;
-	if (part->is_hole || last->offset == HOLE ||
-	    last->offset + memory->length != part->pool_offset ||
-	    (char *)memory->addr + memory->length != data ||
-	    memory->length + part->length > MERGE_LENGTH_MAX)
-		return false;
-	memory->length += part->length;
-	return true;
+	if (begin > offset)
+		return (struct plan_run){.begin = offset, .end = begin, .is_hole = true};
+	return (struct plan_run){begin, begin + run->nr * FILE_UNIT, run->pool_unit * FILE_UNIT,
+				 false};
 }
 
-static int add_piece(struct plan *plan, const struct file_piece *part, char *data)
+/* Adds the part of a range that is in one run, or in none, and takes it off the range. */
+static int add_part(struct plan *plan, const struct file_map *map, struct afar_file_vector *left)
 {
-	int ret;
+	struct plan_run *run = &plan->run;
+	uint64_t length = left->length;
+	int ret = make_room(plan);
 
-	if (lengthen_last(plan, part, data))
-		return 0;
-	ret = make_room(plan);
 	if (ret)
 		return ret;
+	if (left->offset < run->begin || left->offset >= run->end)
+		*run = find_run(map, left->offset);
+	if (length > run->end - left->offset)
+		length = run->end - left->offset;
 	plan->pieces[plan->nr++] = (struct target_piece){
-		.memory = {.addr = data, .length = part->length},
-		.offset = part->is_hole ? HOLE : part->pool_offset,
+		.memory = {.addr = left->data, .length = length},
+		.offset = run->is_hole ? HOLE : run->pool_begin + (left->offset - run->begin),
 	};
+	plan->has_holes |= run->is_hole;
+	left->data = (char *)left->data + length;
+	left->offset += length;
+	left->length -= length;
 	return 0;
 }
 
 int plan_add(struct plan *plan, const struct file_map *map, const struct afar_file_vector *range)
 {
-	uint64_t offset = range->offset, left = range->length;
-	char *data = range->data;
+	struct afar_file_vector left = *range;
+	int ret = 0;
 
-	while (left != 0) {
-		const struct file_piece part = file_map_piece(map, offset, left);
-		int ret = add_piece(plan, &part, data);
-
-		if (ret)
-			return ret;
-		data += part.length;
-		offset += part.length;
-		left -= part.length;
-	}
-	return 0;
+	while (left.length != 0 && ret == 0)
+		ret = add_part(plan, map, &left);
+	return ret;
 }
 
 void plan_fill_holes(struct plan *plan, unsigned from)
@@ -171,6 +170,54 @@ static int check_vectors(const struct afar_file *file, const char *verb,
 	return 0;
 }
 
+/* ---- Ranges that touch */
+
+/* Returns whether a range begins where another ends, in the file and in memory, and makes no transfer that is too long with it. */
+static bool does_follow(const struct afar_file_vector *range, const struct afar_file_vector *before)
+{
+	return range->offset > before->offset && range->offset - before->offset == before->length &&
+	       (char *)range->data == (char *)before->data + before->length &&
+	       range->length <= MERGE_LENGTH_MAX - before->length;
+}
+
+/* Joins ranges that follow each other. Returns how many are left. `out`: NULL: only counts. */
+static unsigned join(const struct afar_file_vector *vectors, unsigned nr,
+		     struct afar_file_vector *out)
+{
+	struct afar_file_vector last = vectors[0];
+	unsigned nr_out = 0;
+
+	for (unsigned i = 1; i < nr; i++) {
+		if (last.length <= MERGE_LENGTH_MAX && does_follow(&vectors[i], &last)) {
+			last.length += vectors[i].length;
+			continue;
+		}
+		if (out)
+			out[nr_out] = last;
+		nr_out++;
+		last = vectors[i];
+	}
+	if (out)
+		out[nr_out] = last;
+	return nr_out + 1;
+}
+
+/* Joins the ranges of a list, if that leaves half of them at most. Returns the memory of the joined ones, or NULL if the list
+ * stays as it is. */
+static struct afar_file_vector *join_ranges(const struct afar_file_vector **vectors, unsigned *nr)
+{
+	struct afar_file_vector *joined = NULL;
+	unsigned nr_joined = *nr > 1 ? join(*vectors, *nr, NULL) : *nr;
+
+	if (nr_joined <= *nr / 2)
+		joined = malloc(nr_joined * sizeof(*joined));
+	if (!joined)
+		return NULL;
+	*nr = join(*vectors, *nr, joined);
+	*vectors = joined;
+	return joined;
+}
+
 /* ---- Near bytes */
 
 struct same_host_range {
@@ -222,33 +269,28 @@ static uint64_t inside(const struct afar_file_vector *vector, uint64_t bytes)
 	return vector->length < bytes - vector->offset ? vector->length : bytes - vector->offset;
 }
 
-static bool is_known(const struct file_inode *inode, const struct afar_file_vector *vectors,
-		     unsigned nr)
-{
-	for (unsigned i = 0; i < nr; i++) {
-		if (inside(&vectors[i], inode->size) != vectors[i].length ||
-		    !file_map_covers(&inode->map, vectors[i].offset, vectors[i].length))
-			return false;
-	}
-	return true;
-}
-
-/* Adds what is inside the file. Returns how many bytes that is. The inode's lock is held. */
+/* Plans what is inside the file. Returns how many bytes that is. `is_known`: set: that is all, and it is in runs. The
+ * inode's lock is held. */
 static ssize_t plan_read(struct plan *plan, const struct file_inode *inode,
-			 const struct afar_file_vector *vectors, unsigned nr)
+			 const struct afar_file_vector *vectors, unsigned nr, bool *is_known)
 {
 	ssize_t sum = 0;
 
+	plan->nr = 0;
+	plan_begin(plan);
+	*is_known = true;
 	for (unsigned i = 0; i < nr; i++) {
 		struct afar_file_vector range = vectors[i];
 		int ret;
 
 		range.length = inside(&vectors[i], inode->size);
+		*is_known &= range.length == vectors[i].length;
 		ret = plan_add(plan, &inode->map, &range);
 		if (ret)
 			return ret;
 		sum += (ssize_t)range.length;
 	}
+	*is_known &= !plan->has_holes;
 	return sum;
 }
 
@@ -271,17 +313,19 @@ static int fetch(struct file_inode *inode, const struct afar_file_vector *vector
 static ssize_t plan_known(struct plan *plan, struct file_inode *inode,
 			  const struct afar_file_vector *vectors, unsigned nr)
 {
+	bool is_known;
 	ssize_t ret;
 
 	pthread_mutex_lock(&inode->lock);
-	if (!is_known(inode, vectors, nr)) {
+	ret = plan_read(plan, inode, vectors, nr, &is_known);
+	if (ret >= 0 && !is_known) {
 		pthread_mutex_unlock(&inode->lock);
 		ret = fetch(inode, vectors, nr);
 		if (ret)
 			return ret;
 		pthread_mutex_lock(&inode->lock);
+		ret = plan_read(plan, inode, vectors, nr, &is_known);
 	}
-	ret = plan_read(plan, inode, vectors, nr);
 	if (nr == 1 && ret > 0)
 		inode_set_glance(inode, vectors[0].offset);
 	pthread_mutex_unlock(&inode->lock);
@@ -290,6 +334,7 @@ static ssize_t plan_known(struct plan *plan, struct file_inode *inode,
 
 ssize_t file_read(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr)
 {
+	struct afar_file_vector *joined = join_ranges(&vectors, &nr);
 	struct file_inode *inode = file->inode;
 	struct plan plan;
 	ssize_t sum;
@@ -305,6 +350,7 @@ ssize_t file_read(struct afar_file *file, const struct afar_file_vector *vectors
 	}
 	inode_leave(inode);
 	plan_free(&plan);
+	free(joined);
 	return ret ? ret : sum;
 }
 
@@ -371,15 +417,6 @@ static bool uses_first_unit(const struct writing *writing)
 	return false;
 }
 
-static bool covers_all(const struct file_inode *inode, const struct writing *writing)
-{
-	for (unsigned i = 0; i < writing->nr; i++)
-		if (!file_map_covers(&inode->map, writing->vectors[i].offset,
-				     writing->vectors[i].length))
-			return false;
-	return true;
-}
-
 /* Plans all ranges, if the map covers them; else -EAGAIN. */
 static int plan_write(struct writing *writing)
 {
@@ -387,11 +424,13 @@ static int plan_write(struct writing *writing)
 	int ret = 0;
 
 	writing->plan.nr = 0;
+	plan_begin(&writing->plan);
 	pthread_mutex_lock(&inode->lock);
-	if (!covers_all(inode, writing))
-		ret = -EAGAIN;
-	for (unsigned i = 0; i < writing->nr && ret == 0; i++)
+	for (unsigned i = 0; i < writing->nr && ret == 0; i++) {
 		ret = plan_add(&writing->plan, &inode->map, &writing->vectors[i]);
+		if (ret == 0 && writing->plan.has_holes)
+			ret = -EAGAIN;
+	}
 	if (ret == 0 && writing->nr == 1)
 		inode_set_glance(inode, writing->vectors[0].offset);
 	writing->layout = inode->layout;
@@ -505,6 +544,7 @@ static int find_end(struct writing *writing)
 static int write_at(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr,
 		    bool is_durable)
 {
+	struct afar_file_vector *joined = join_ranges(&vectors, &nr);
 	struct writing writing = {
 		.file = file,
 		.vectors = vectors,
@@ -513,7 +553,10 @@ static int write_at(struct afar_file *file, const struct afar_file_vector *vecto
 	};
 	int ret = find_end(&writing);
 
-	return ret || writing.end == 0 ? ret : write_all(&writing);
+	if (ret == 0 && writing.end != 0)
+		ret = write_all(&writing);
+	free(joined);
+	return ret;
 }
 
 /* Writes the ranges one behind another at the end of the file, whatever their offsets. `at`: where that was. */
