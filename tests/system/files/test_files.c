@@ -297,6 +297,79 @@ static void test_overlapping_ranges(void **state)
 	close_file(file);
 }
 
+#define SIEVED_BYTES (64 * UNIT + 1234)
+
+/* Writes a file in single units beside another, with holes in it, so that what lies between its bytes is not always its own. */
+static struct afar_file *make_mixed(uint8_t *model)
+{
+	struct afar_file *file = make_file("mixed", O_RDWR), *other = make_file("other", O_RDWR);
+	static uint8_t others[UNIT];
+
+	memset(others, 0xcc, sizeof(others));
+	memset(model, 0, SIEVED_BYTES);
+	fill(model, SIEVED_BYTES, 5);
+	for (uint64_t at = 0; at < SIEVED_BYTES; at += UNIT) {
+		uint64_t length = SIEVED_BYTES - at < UNIT ? SIEVED_BYTES - at : UNIT;
+
+		if (at / UNIT % 8 == 5)
+			memset(model + at, 0, length);
+		else
+			write_bytes(file, model + at, length, at);
+		if (at / UNIT % 4 == 0)
+			write_bytes(other, others, UNIT, at);
+	}
+	close_file(other);
+	return file;
+}
+
+/* Reads short ranges with gaps of up to `gap` bytes, from `at` to behind the end of the file. */
+static void check_sieved(struct afar_file *file, const uint8_t *model, uint64_t at, uint64_t gap)
+{
+	enum { NR = 512, MOST = 300, APART = MOST + 20 };
+	static uint8_t got[NR * APART];
+	static struct afar_file_vector ranges[NR];
+	unsigned nr = 0, random = 9;
+	uint64_t sum = 0;
+
+	memset(got, 0xee, sizeof(got));
+	for (; nr < NR && at < SIEVED_BYTES + 2 * UNIT; nr++) {
+		random = random * 1103515245 + 12345;
+		ranges[nr] =
+			(struct afar_file_vector){at, got + nr * APART, 1 + (random >> 8) % MOST};
+		if (at < SIEVED_BYTES)
+			sum += ranges[nr].length < SIEVED_BYTES - at ? ranges[nr].length
+								     : SIEVED_BYTES - at;
+		at += ranges[nr].length + (random >> 16) % (gap + 1);
+	}
+	assert_int_equal(afar_file_readx(file, ranges, nr), (ssize_t)sum);
+	for (unsigned i = 0; i < nr; i++) {
+		uint64_t inside =
+			ranges[i].offset < SIEVED_BYTES ? SIEVED_BYTES - ranges[i].offset : 0;
+
+		if (inside > ranges[i].length)
+			inside = ranges[i].length;
+		if (inside > 0)
+			assert_memory_equal(got + i * APART, model + ranges[i].offset, inside);
+		assert_int_equal(count_bytes(got + i * APART + inside, APART - inside, 0xee),
+				 APART - inside);
+	}
+}
+
+/* Ranges that nearly touch are read together, with what lies between them. Only these get bytes, and only the file's own. */
+static void test_sieved_ranges(void **state)
+{
+	static uint8_t model[SIEVED_BYTES];
+	struct afar_file *file = make_mixed(model);
+
+	(void)state;
+	for (uint64_t gap = 1; gap <= 16 * KIB; gap *= 4)
+		for (uint64_t at = 0; at < 3; at++)
+			check_sieved(file, model, at * 1001, gap);
+	check_sieved(file, model, SIEVED_BYTES - 500, 40);
+	check_sieved(file, model, SIEVED_BYTES + 100, 100);
+	close_file(file);
+}
+
 static void test_access(void **state)
 {
 	struct afar_file *file = make_file("access", O_WRONLY), *other;
@@ -1146,6 +1219,7 @@ int main(int argc, char **argv)
 		FILES_TEST(test_ranges_at_ends),
 		FILES_TEST(test_touching_ranges),
 		FILES_TEST(test_overlapping_ranges),
+		FILES_TEST(test_sieved_ranges),
 		FILES_TEST(test_access),
 		FILES_TEST(test_two_sessions),
 		FILES_TEST(test_cut_by_another),

@@ -27,11 +27,12 @@ void plan_init(struct plan *plan)
 	plan->pieces = plan->first;
 	plan->nr = 0;
 	plan->max = PLAN_FIRST;
-	plan_begin(plan);
+	plan_begin(plan, 0);
 }
 
-void plan_begin(struct plan *plan)
+void plan_begin(struct plan *plan, uint64_t size)
 {
+	plan->size = size;
 	plan->run = (struct plan_run){0};
 	plan->has_holes = false;
 }
@@ -60,15 +61,20 @@ static int make_room(struct plan *plan)
 	return 0;
 }
 
-static struct plan_run find_run(const struct file_map *map, uint64_t offset)
+static struct plan_run find_run(const struct file_map *map, uint64_t offset, uint64_t size)
 {
-	const struct file_run *run = file_map_find(map, offset / FILE_UNIT);
-	uint64_t begin = run ? run->unit * FILE_UNIT : UINT64_MAX;
+	const struct file_run *found = file_map_find(map, offset / FILE_UNIT);
+	uint64_t begin = found ? found->unit * FILE_UNIT : UINT64_MAX;
+	struct plan_run run = {.begin = offset, .end = begin, .is_hole = true};
 
 	if (begin > offset)
-		return (struct plan_run){.begin = offset, .end = begin, .is_hole = true};
-	return (struct plan_run){begin, begin + run->nr * FILE_UNIT, run->pool_unit * FILE_UNIT,
-				 false};
+		return run;
+	run = (struct plan_run){.begin = begin,
+				.end = begin + found->nr * FILE_UNIT,
+				.pool_begin = found->pool_unit * FILE_UNIT};
+	if (size > begin)
+		run.reach = run.pool_begin + (size < run.end ? size : run.end) - begin;
+	return run;
 }
 
 /* Adds the part of a range that is in one run, or in none, and takes it off the range. */
@@ -81,12 +87,13 @@ static int add_part(struct plan *plan, const struct file_map *map, struct afar_f
 	if (ret)
 		return ret;
 	if (left->offset < run->begin || left->offset >= run->end)
-		*run = find_run(map, left->offset);
+		*run = find_run(map, left->offset, plan->size);
 	if (length > run->end - left->offset)
 		length = run->end - left->offset;
 	plan->pieces[plan->nr++] = (struct target_piece){
 		.memory = {.addr = left->data, .length = length},
 		.offset = run->is_hole ? HOLE : run->pool_begin + (left->offset - run->begin),
+		.reach = run->reach,
 	};
 	plan->has_holes |= run->is_hole;
 	left->data = (char *)left->data + length;
@@ -277,7 +284,7 @@ static ssize_t plan_read(struct plan *plan, const struct file_inode *inode,
 	ssize_t sum = 0;
 
 	plan->nr = 0;
-	plan_begin(plan);
+	plan_begin(plan, inode->size);
 	*is_known = true;
 	for (unsigned i = 0; i < nr; i++) {
 		struct afar_file_vector range = vectors[i];
@@ -424,7 +431,7 @@ static int plan_write(struct writing *writing)
 	int ret = 0;
 
 	writing->plan.nr = 0;
-	plan_begin(&writing->plan);
+	plan_begin(&writing->plan, 0);
 	pthread_mutex_lock(&inode->lock);
 	for (unsigned i = 0; i < writing->nr && ret == 0; i++) {
 		ret = plan_add(&writing->plan, &inode->map, &writing->vectors[i]);

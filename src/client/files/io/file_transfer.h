@@ -9,8 +9,9 @@
 
 /* A run of a file, or a hole. */
 struct plan_run {
-	uint64_t begin, end; /* in the file; the end may be less than the run's */
+	uint64_t begin, end; /* in the file */
 	uint64_t pool_begin;
+	uint64_t reach; /* in the pool: the end of what may be read of it; of a hole 0 */
 	bool is_hole;
 };
 
@@ -19,13 +20,14 @@ struct plan {
 	unsigned nr, max;
 	struct plan_run run; /* where the last range was found */
 	bool has_holes;	     /* ranges of this file */
+	uint64_t size; /* up to here bytes between ranges of this file may be read with them */
 	struct target_piece first[PLAN_FIRST];
 };
 
 void plan_init(struct plan *plan);
 void plan_free(struct plan *plan);
-/* Begins with ranges of a file, which is another one than before, or may have changed. */
-void plan_begin(struct plan *plan);
+/* Begins with ranges of a file, which is another one than before, or may have changed. `size`: as above. */
+void plan_begin(struct plan *plan, uint64_t size);
 /* Adds a range that a map has, holes included. -ENOMEM, -EFBIG (pieces). */
 int plan_add(struct plan *plan, const struct file_map *map, const struct afar_file_vector *range);
 /* Fills the memory of holes with zeros, and drops them from the plan, from the piece `from` on. */

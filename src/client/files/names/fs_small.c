@@ -249,7 +249,7 @@ static int plan_small(struct round *round, struct small *small)
 	unsigned before = round->plan.nr;
 	int ret;
 
-	plan_begin(&round->plan);
+	plan_begin(&round->plan, 0);
 	pthread_mutex_lock(&inode->lock);
 	small->length = small->file.length;
 	small->layout = inode->layout;
