@@ -58,6 +58,8 @@ struct fabric_attributes {
 	bool counts_bytes;
 	uint64_t transfer_bytes_max; /* the longest read or write */
 	uint32_t iov_max;	     /* local pieces of one transfer, at most FABRIC_IOV_MAX */
+	/* So many bytes more of a read cost less than one more read does, as measured. 0: nobody has. */
+	uint64_t gap_bytes;
 };
 
 enum fabric_access {

@@ -88,22 +88,33 @@ static void sort_left(struct merge *merge, unsigned nr)
 		sort(merge);
 }
 
+/* Returns whether one transfer may have a piece and the next, which begins at `next`. */
+static inline bool may_join(const struct merge *merge, const struct target_piece *piece,
+			    uint64_t next)
+{
+	uint64_t end = end_of(piece);
+
+	return next == end || (next > end && next - end <= merge->gap_max && next <= piece->reach);
+}
+
 /* Returns whether there is something to merge, and it has the same outcome then. */
 static bool is_worth_it(const struct merge *merge)
 {
-	bool do_touch = false;
+	bool do_join = false;
 
 	for (unsigned i = 0; i + 1 < merge->nr; i++) {
-		uint64_t end = end_of(piece_at(merge, i));
+		const struct target_piece *piece = piece_at(merge, i);
+		uint64_t next = merge->order[i + 1].offset;
 
-		if (merge->is_write && end > merge->order[i + 1].offset)
+		if (merge->is_write && end_of(piece) > next)
 			return false;
-		do_touch |= end == merge->order[i + 1].offset;
+		do_join |= may_join(merge, piece, next);
 	}
-	return do_touch;
+	return do_join;
 }
 
-bool merge_begin(struct merge *merge, struct target_piece *list, unsigned nr, bool is_write)
+bool merge_begin(struct merge *merge, struct target_piece *list, unsigned nr, bool is_write,
+		 uint64_t gap_max)
 {
 	const unsigned nr_max = nr < MERGE_ROUND_MAX ? nr : MERGE_ROUND_MAX;
 
@@ -113,6 +124,7 @@ bool merge_begin(struct merge *merge, struct target_piece *list, unsigned nr, bo
 		.list = list,
 		.order = malloc(nr * sizeof(*merge->order)),
 		.is_write = is_write,
+		.gap_max = is_write ? 0 : gap_max,
 		.merged = malloc(nr_max * sizeof(*merge->merged)),
 		.nr_members = malloc(nr_max * sizeof(*merge->nr_members)),
 	};
@@ -145,12 +157,12 @@ static uint64_t limit_at(const struct layout *layout, const struct target_piece 
 	       layout_piece_at(layout, piece->offset, layout->length - piece->offset).length;
 }
 
-/* Returns whether a place's piece begins where the one before it ends, and ends within the limit. */
+/* Returns whether a place's piece may be in the same transfer as the one before it, which ends at the limit or before. */
 static bool does_follow(const struct merge *merge, unsigned place, uint64_t limit)
 {
 	const struct target_piece *piece = piece_at(merge, place);
 
-	return piece->offset == end_of(piece_at(merge, place - 1)) && end_of(piece) <= limit;
+	return may_join(merge, piece_at(merge, place - 1), piece->offset) && end_of(piece) <= limit;
 }
 
 /* Counts the pieces from `begin` on that touch in memory, too. */
@@ -159,11 +171,13 @@ static unsigned count_adjoining(const struct merge *merge, unsigned begin, uint6
 	unsigned end = begin + 1;
 
 	for (; end < merge->nr && does_follow(merge, end, limit); end++) {
-		const struct afar_iov *before = &piece_at(merge, end - 1)->memory;
-		const struct afar_iov *memory = &piece_at(merge, end)->memory;
+		const struct target_piece *before = piece_at(merge, end - 1);
+		const struct target_piece *piece = piece_at(merge, end);
 
-		if (before->buffer != memory->buffer ||
-		    (char *)before->addr + before->length != (char *)memory->addr)
+		if (piece->offset != end_of(before) ||
+		    piece->memory.buffer != before->memory.buffer ||
+		    (char *)piece->memory.addr !=
+			    (char *)before->memory.addr + before->memory.length)
 			break;
 	}
 	return end - begin;
@@ -246,15 +260,14 @@ bool merge_next(struct merge *merge, const struct layout *layout)
 static void unpack(const struct merge *merge, const struct target_piece *merged, unsigned place,
 		   unsigned nr)
 {
-	const uint8_t *from = merged->memory.addr;
-
 	if (merge->is_write || merged->memory.addr == piece_at(merge, place)->memory.addr)
 		return;
 	for (unsigned i = 0; i < nr; i++) {
-		const struct afar_iov *memory = &piece_at(merge, place + i)->memory;
+		const struct target_piece *piece = piece_at(merge, place + i);
+		uint64_t at = piece->offset - merged->offset;
 
-		memcpy(memory->addr, from, memory->length);
-		from += memory->length;
+		memcpy(piece->memory.addr, (const uint8_t *)merged->memory.addr + at,
+		       piece->memory.length);
 	}
 }
 

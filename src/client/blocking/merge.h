@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Merging: pieces of a list that touch in the target become one transfer. If they touch in memory, too, it
- * moves them where they are. Else short ones are copied into a buffer, one behind the other. A list is done in rounds, so
- * that the buffer has a bound.
+ * moves them where they are. Else short ones are copied into a buffer, one behind the other. Reads of pieces that nearly
+ * touch do so too, and the bytes between them are dropped (sieving). A list is done in rounds, so that the buffer has a bound.
  */
 #ifndef CLIENT_MERGE_H
 #define CLIENT_MERGE_H
@@ -26,6 +26,8 @@ struct merge {
 	struct merge_place *spare; /* for sorting; or NULL */
 	unsigned nr, next;
 	bool is_write;
+	uint64_t
+		gap_max; /* of a read: as many bytes between two pieces cost less than a transfer does */
 	/* The round. Merged piece i stands for nr_members[i] of the order, from `begin` on one behind the other. */
 	struct target_piece *merged;
 	unsigned *nr_members;
@@ -34,9 +36,10 @@ struct merge {
 	uint64_t used;
 };
 
-/* Prepares to merge what is left of a list. False: do the list as it is, for nothing of it can be merged, or writes of it
- * overlap, or memory is short. Then there is nothing to end. */
-bool merge_begin(struct merge *merge, struct target_piece *list, unsigned nr, bool is_write);
+/* Prepares to merge what is left of a list. `gap_max`: of a read; 0: only what touches is merged. False: do the list as it
+ * is, for nothing of it can be merged, or writes of it overlap, or memory is short. Then there is nothing to end. */
+bool merge_begin(struct merge *merge, struct target_piece *list, unsigned nr, bool is_write,
+		 uint64_t gap_max);
 /* Makes the next round: `merged` and `nr_merged`. No merged piece has bytes of two pieces of the layout. False: there are no more. */
 bool merge_next(struct merge *merge, const struct layout *layout);
 /* Gives the pieces of the list the statuses of the round's, and the bytes that were read. Returns whether some are left, to

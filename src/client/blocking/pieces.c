@@ -16,6 +16,9 @@
 #include "client/session/buffer.h"
 #include "client/target/same_host.h"
 
+/* This is fabric_attributes.gap_bytes where the target is on flash. A store takes 6 µs for a read, and as long for 8 KiB. */
+#define FLASH_GAP_BYTES ((uint64_t)8 << 10)
+
 struct batch {
 	struct afar_target *target;
 	uint16_t opcode;
@@ -61,8 +64,8 @@ static unsigned start_pieces(struct afar_queue *queue, const struct batch *batch
 	return next;
 }
 
-/* A piece has ended well, so the time of all that is under way begins anew. It does not if it was up for one before, or if
- * a home is away. Then the call fails: it should not wait for that home again and again because others are there. */
+/* A piece has ended well, so the time of all that is under way begins anew. It does not if it was up for one before.
+ * Nor does it if a home is away: the call fails then, and would wait for that home once more for each that is there. */
 static void move_deadline(struct afar_queue *queue, struct batch *batch)
 {
 	uint64_t deadline = session_deadline(queue->session);
@@ -395,13 +398,31 @@ static int transfer_rounds(struct afar_queue *queue, struct batch *batch, struct
 	return first == -ETIMEDOUT ? say_how_far(batch, first, error_last_line()) : first;
 }
 
+/* Returns how many bytes between two pieces cost less than another read, over any of the connections. */
+static uint64_t find_gap(const struct afar_queue *queue, const struct afar_target *target)
+{
+	uint64_t gap = UINT64_MAX;
+
+	for (uint32_t i = 0; i < queue->nr_paths; i++) {
+		const struct path *path = queue->paths[i];
+
+		if (path && path->state == PATH_UP && path->fabric->attributes.gap_bytes < gap)
+			gap = path->fabric->attributes.gap_bytes;
+	}
+	if (gap == UINT64_MAX)
+		return 0;
+	return target->is_flash && gap < FLASH_GAP_BYTES ? FLASH_GAP_BYTES : gap;
+}
+
 /* Carries out the pieces, and those that touch together. */
 static int transfer_merged(struct afar_queue *queue, struct batch *batch)
 {
+	const bool is_write = batch->opcode == AFAR_OP_WRITE;
 	struct merge merge;
 	int ret;
 
-	if (!merge_begin(&merge, batch->pieces, batch->nr, batch->opcode == AFAR_OP_WRITE))
+	if (!merge_begin(&merge, batch->pieces, batch->nr, is_write,
+			 is_write ? 0 : find_gap(queue, batch->target)))
 		return transfer_batch(queue, batch);
 	ret = transfer_rounds(queue, batch, &merge);
 	merge_end(&merge);
@@ -465,6 +486,54 @@ static int transfer_left(struct batch *batch)
 	return ret ? ret : find_failed(batch);
 }
 
+/* ---- Near pieces */
+
+#define NEAR_TOGETHER 64U
+
+/* Counts the pieces from the first on that are short and touch in the target, and lists their memory. A long one is alone. */
+static unsigned list_touching(const struct target_piece *pieces, unsigned nr, struct afar_iov *iov,
+			      uint64_t *length)
+{
+	unsigned count = 0;
+
+	*length = 0;
+	do {
+		iov[count] = pieces[count].memory;
+		*length += pieces[count].memory.length;
+		count++;
+	} while (count < nr && count < NEAR_TOGETHER && *length <= MERGE_PACK_BYTES &&
+		 pieces[count].memory.length <= MERGE_PIECE_MAX &&
+		 pieces[count].offset == pieces[0].offset + *length);
+	return count;
+}
+
+/* Moves those that are near. Returns how many are left. */
+static unsigned move_same_host(struct afar_target *target, uint16_t opcode,
+			       struct target_piece *pieces, unsigned nr)
+{
+	struct afar_iov iov[NEAR_TOGETHER];
+	unsigned nr_left = 0, count;
+
+	for (unsigned i = 0; i < nr; i += count) {
+		uint64_t length;
+		bool is_done;
+
+		count = list_touching(&pieces[i], nr - i, iov, &length);
+		is_done = same_host_transfer(target, opcode, iov, count, pieces[i].offset, length);
+		for (unsigned k = i; k < i + count; k++)
+			pieces[k].status = is_done ? 0 : PIECE_LEFT;
+		nr_left += is_done ? 0 : count;
+	}
+	return nr_left;
+}
+
+static unsigned leave_all(struct target_piece *pieces, unsigned nr)
+{
+	for (unsigned i = 0; i < nr; i++)
+		pieces[i].status = PIECE_LEFT;
+	return nr;
+}
+
 int target_transfer_pieces(struct afar_target *target, uint16_t opcode, uint32_t flags,
 			   struct target_piece *pieces, unsigned nr)
 {
@@ -475,17 +544,10 @@ int target_transfer_pieces(struct afar_target *target, uint16_t opcode, uint32_t
 		.pieces = pieces,
 		.nr = nr,
 	};
-	unsigned nr_left = 0;
+	bool may_be_near = !flags && atomic_load_explicit(&target->same_host, memory_order_relaxed);
+	unsigned nr_left =
+		may_be_near ? move_same_host(target, opcode, pieces, nr) : leave_all(pieces, nr);
 
-	for (unsigned i = 0; i < nr; i++) {
-		struct target_piece *piece = &pieces[i];
-
-		piece->status = !flags && same_host_transfer(target, opcode, &piece->memory, 1,
-							     piece->offset, piece->memory.length)
-					? 0
-					: PIECE_LEFT;
-		nr_left += piece->status == PIECE_LEFT;
-	}
 	if (nr_left == 0)
 		return 0;
 	batch.deadline = session_deadline(target->session);

@@ -294,7 +294,9 @@ int target_transfer(struct afar_target *target, uint16_t opcode, uint32_t flags,
 struct target_piece {
 	struct afar_iov memory;
 	uint64_t offset; /* in the target */
-	int status;	 /* set: 0, or its failure */
+	/* A read may take all bytes of the target up to here, and drop those that it does not want. 0: only its own. */
+	uint64_t reach;
+	int status; /* set: 0, or its failure */
 };
 /* Moves several pieces likewise, as many together as there is room for, in no order. The writes are then
  * visible on all paths. Returns 0 or a failure; some may have been done then. */

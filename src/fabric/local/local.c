@@ -55,6 +55,7 @@ static int local_open(const char *transport, const char *address, struct fabric 
 		.has_processor_atomics = true,
 		.loopback = "unix:",
 		.transfer_bytes_max = LOCAL_TRANSFER_MAX,
+		.gap_bytes = LOCAL_GAP_BYTES,
 		.iov_max = FABRIC_IOV_MAX,
 	};
 	ret = local_deaths_open(local);

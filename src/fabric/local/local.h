@@ -46,6 +46,7 @@
 #include "fabric/mapped.h"
 
 #define LOCAL_TRANSFER_MAX (UINT64_C(8) << 20) /* one posted transfer copies no more */
+#define LOCAL_GAP_BYTES	   UINT64_C(256)       /* another read is little more than a copy */
 #define LOCAL_MESSAGE_MAX  (UINT64_C(1) << 30)
 #define LOCAL_DEPTH_MAX	   128U /* of an endpoint, whatever its queue asks for; a power of two */
 #define LOCAL_ASKED_MAX	   16U	/* keys that an endpoint asks for at once */

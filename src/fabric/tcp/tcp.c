@@ -44,6 +44,7 @@ static int tcp_open(const char *transport, const char *address, struct fabric **
 		.needs_local_registration = false,
 		.counts_bytes = true,
 		.transfer_bytes_max = TCP_TRANSFER_MAX,
+		.gap_bytes = TCP_GAP_BYTES,
 		.iov_max = FABRIC_IOV_MAX,
 	};
 	ret = tcp_domain_open(fabric, &fabric->domain);

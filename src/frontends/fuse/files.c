@@ -166,6 +166,10 @@ static void fill_info(const struct mount *mount, struct open_file *open,
 	info->fh = (uintptr_t)open;
 	info->keep_cache = keeps_pages;
 	info->direct_io = open->is_direct;
+#ifdef HAS_FUSE_PARALLEL_DIRECT_WRITES
+	/* Linux goes on making writes that append, or make the file longer, one after the other. */
+	info->parallel_direct_writes = open->is_direct && !(open->flags & O_APPEND);
+#endif
 	/* A flush unlocks, too. */
 	info->noflush = mount->options->are_locks_local && (open->flags & O_ACCMODE) == O_RDONLY;
 }

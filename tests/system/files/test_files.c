@@ -172,6 +172,36 @@ static void test_lists(void **state)
 	close_file(file);
 }
 
+/* Ranges that follow each other in memory, from before the end of the file to behind all that there can be. */
+static void test_ranges_at_ends(void **state)
+{
+	uint8_t data[40], got[48];
+	struct afar_file_vector ranges[] = {
+		{30, got, 4},	  {34, got + 4, 0},	    {34, got + 4, 4},
+		{38, got + 8, 4}, {42, got + 12, 4},	    {0, got + 16, 4},
+		{4, NULL, 0},	  {4, got + 20, 4},	    {8, got + 24, 4},
+		{7, got + 28, 4}, {~0ULL - 3, got + 32, 4}, {0, got + 36, 4},
+	};
+	const unsigned nr = sizeof(ranges) / sizeof(*ranges);
+	struct afar_file *file = make_file("ends", O_RDWR);
+
+	(void)state;
+	fill(data, sizeof(data), 3);
+	memset(got, 0xee, sizeof(got));
+	write_bytes(file, data, sizeof(data), 0);
+	assert_int_equal(afar_file_readx(file, ranges, nr), 10 + 12 + 4 + 4);
+	assert_memory_equal(got, data + 30, 10);
+	assert_int_equal(count_bytes(got + 10, 6, 0xee), 6);
+	assert_memory_equal(got + 16, data, 12);
+	assert_memory_equal(got + 28, data + 7, 4);
+	assert_int_equal(count_bytes(got + 32, 4, 0xee), 4);
+	assert_memory_equal(got + 36, data, 4);
+	assert_int_equal(count_bytes(got + 40, 8, 0xee), 8);
+	ranges[0].offset = ~0ULL - 3;
+	assert_int_equal(afar_file_writex(file, ranges, nr), -EFBIG);
+	close_file(file);
+}
+
 #define NR_TOUCHING 4096U
 
 /* Cuts bytes into ranges that touch in the file, `gap` apart in memory, and shuffles the list if told so. */
@@ -231,6 +261,7 @@ static void test_touching_ranges(void **state)
 {
 	(void)state;
 	check_touching(8, 0, false);
+	check_touching(700, 0, false); /* more than one transfer has */
 	check_touching(64, 3, false);
 	check_touching(64, 0, true);
 	check_touching(200, 1, true);
@@ -263,6 +294,79 @@ static void test_overlapping_ranges(void **state)
 	assert_int_equal(afar_file_readx(file, ranges, NR), (ssize_t)sizeof(got));
 	for (unsigned i = 0; i < NR; i++)
 		assert_memory_equal(got[i], all + (size_t)i * STEP, LENGTH);
+	close_file(file);
+}
+
+#define SIEVED_BYTES (64 * UNIT + 1234)
+
+/* Writes a file in single units beside another, with holes in it, so that what lies between its bytes is not always its own. */
+static struct afar_file *make_mixed(uint8_t *model)
+{
+	struct afar_file *file = make_file("mixed", O_RDWR), *other = make_file("other", O_RDWR);
+	static uint8_t others[UNIT];
+
+	memset(others, 0xcc, sizeof(others));
+	memset(model, 0, SIEVED_BYTES);
+	fill(model, SIEVED_BYTES, 5);
+	for (uint64_t at = 0; at < SIEVED_BYTES; at += UNIT) {
+		uint64_t length = SIEVED_BYTES - at < UNIT ? SIEVED_BYTES - at : UNIT;
+
+		if (at / UNIT % 8 == 5)
+			memset(model + at, 0, length);
+		else
+			write_bytes(file, model + at, length, at);
+		if (at / UNIT % 4 == 0)
+			write_bytes(other, others, UNIT, at);
+	}
+	close_file(other);
+	return file;
+}
+
+/* Reads short ranges with gaps of up to `gap` bytes, from `at` to behind the end of the file. */
+static void check_sieved(struct afar_file *file, const uint8_t *model, uint64_t at, uint64_t gap)
+{
+	enum { NR = 512, MOST = 300, APART = MOST + 20 };
+	static uint8_t got[NR * APART];
+	static struct afar_file_vector ranges[NR];
+	unsigned nr = 0, random = 9;
+	uint64_t sum = 0;
+
+	memset(got, 0xee, sizeof(got));
+	for (; nr < NR && at < SIEVED_BYTES + 2 * UNIT; nr++) {
+		random = random * 1103515245 + 12345;
+		ranges[nr] =
+			(struct afar_file_vector){at, got + nr * APART, 1 + (random >> 8) % MOST};
+		if (at < SIEVED_BYTES)
+			sum += ranges[nr].length < SIEVED_BYTES - at ? ranges[nr].length
+								     : SIEVED_BYTES - at;
+		at += ranges[nr].length + (random >> 16) % (gap + 1);
+	}
+	assert_int_equal(afar_file_readx(file, ranges, nr), (ssize_t)sum);
+	for (unsigned i = 0; i < nr; i++) {
+		uint64_t inside =
+			ranges[i].offset < SIEVED_BYTES ? SIEVED_BYTES - ranges[i].offset : 0;
+
+		if (inside > ranges[i].length)
+			inside = ranges[i].length;
+		if (inside > 0)
+			assert_memory_equal(got + i * APART, model + ranges[i].offset, inside);
+		assert_int_equal(count_bytes(got + i * APART + inside, APART - inside, 0xee),
+				 APART - inside);
+	}
+}
+
+/* Ranges that nearly touch are read together, with what lies between them. Only these get bytes, and only the file's own. */
+static void test_sieved_ranges(void **state)
+{
+	static uint8_t model[SIEVED_BYTES];
+	struct afar_file *file = make_mixed(model);
+
+	(void)state;
+	for (uint64_t gap = 1; gap <= 16 * KIB; gap *= 4)
+		for (uint64_t at = 0; at < 3; at++)
+			check_sieved(file, model, at * 1001, gap);
+	check_sieved(file, model, SIEVED_BYTES - 500, 40);
+	check_sieved(file, model, SIEVED_BYTES + 100, 100);
 	close_file(file);
 }
 
@@ -1112,8 +1216,10 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		FILES_TEST(test_any_range),
 		FILES_TEST(test_lists),
+		FILES_TEST(test_ranges_at_ends),
 		FILES_TEST(test_touching_ranges),
 		FILES_TEST(test_overlapping_ranges),
+		FILES_TEST(test_sieved_ranges),
 		FILES_TEST(test_access),
 		FILES_TEST(test_two_sessions),
 		FILES_TEST(test_cut_by_another),

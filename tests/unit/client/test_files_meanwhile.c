@@ -20,7 +20,7 @@
 #include "client/base/call.h"
 #include "client/files/file.h"
 #include "client/files/inode/fs_call.h"
-#include "client/files/io/file_transfer.h"
+#include "client/files/io/file_plan.h"
 #include "client/files/io/fs_extend.h"
 #include "client/namespace/region.h"
 #include "unit/group.h"

@@ -17,6 +17,7 @@
 #define TARGET_BYTES (4 * MIB)
 #define UNIT	     (256 * KIB)
 #define NR_MAX	     8192U
+#define GAP	     100U
 
 static struct layout *layout;
 static uint8_t *there, *memory;
@@ -98,7 +99,7 @@ static unsigned move(unsigned nr, bool is_write)
 	struct merge merge;
 	unsigned nr_merged = 0;
 
-	assert_true(merge_begin(&merge, list, nr, is_write));
+	assert_true(merge_begin(&merge, list, nr, is_write, GAP));
 	while (merge_next(&merge, layout)) {
 		nr_merged += carry_out(&merge);
 		assert_false(merge_take(&merge));
@@ -190,14 +191,14 @@ static void test_not_merged(void **state)
 
 	(void)state;
 	put(0, 0, 0, 100);
-	assert_false(merge_begin(&merge, list, 1, true));
+	assert_false(merge_begin(&merge, list, 1, true, GAP));
 	put(1, 101, 100, 100);
-	assert_false(merge_begin(&merge, list, 2, true));
+	assert_false(merge_begin(&merge, list, 2, true, GAP));
 	put(2, 201, 200, 100);
 	put(3, 300, 300, 100); /* a byte of it is that of the one before */
-	assert_false(merge_begin(&merge, list, 4, true));
+	assert_false(merge_begin(&merge, list, 4, true, GAP));
 	list[3].status = 0;
-	assert_true(merge_begin(&merge, list, 4, true));
+	assert_true(merge_begin(&merge, list, 4, true, GAP));
 	merge_end(&merge);
 }
 
@@ -212,6 +213,52 @@ static void test_reads_that_overlap(void **state)
 	shuffle(200);
 	assert_true(move(200, false) <= 200);
 	expect_moved(200);
+}
+
+/* Reads of pieces that nearly touch are one transfer, if all that is between them may be read. */
+static void test_gaps(void **state)
+{
+	static const struct {
+		uint64_t gap, reach;
+		unsigned nr; /* transfers of ten pieces of 50 bytes */
+	} cases[] = {
+		{GAP, TARGET_BYTES, 1}, {GAP + 1, TARGET_BYTES, 10}, {GAP, 0, 10}, {1, 0, 10},
+		{GAP, 5 * 150, 5},	{GAP, 5 * 150 - 1, 6},
+	};
+
+	(void)state;
+	fill(there, TARGET_BYTES, 1);
+	for (unsigned c = 0; c < sizeof(cases) / sizeof(*cases); c++) {
+		memset(memory, 0xee, TARGET_BYTES);
+		for (unsigned i = 0; i < 10; i++) {
+			put(i, i * (50 + cases[c].gap), i * 64, 50);
+			list[i].reach = cases[c].reach;
+		}
+		put(10, MIB, 2000,
+		    50); /* and two that touch, so that there is something to merge */
+		put(11, MIB + 50, 2100, 50);
+		shuffle(12);
+		assert_int_equal(move(12, false), cases[c].nr + 1);
+		expect_moved(12);
+		for (unsigned i = 0; i < 10; i++)
+			assert_int_equal(count_bytes(memory + i * 64 + 50, 14, 0xee), 14);
+	}
+}
+
+/* Nothing is read beside what is asked, so a gap that is not worth it makes no work. Writes have no gaps. */
+static void test_gaps_of_writes(void **state)
+{
+	struct merge merge;
+
+	(void)state;
+	for (unsigned i = 0; i < 10; i++) {
+		put(i, i * 60, i * 64, 50);
+		list[i].reach = TARGET_BYTES;
+	}
+	assert_false(merge_begin(&merge, list, 10, true, GAP));
+	assert_false(merge_begin(&merge, list, 10, false, 9));
+	assert_true(merge_begin(&merge, list, 10, false, 10));
+	merge_end(&merge);
 }
 
 /* Damage that a merged piece finds is that of one piece or another: all are done again. The way to a server is that of all. */
@@ -230,7 +277,7 @@ static void test_failures(void **state)
 		for (unsigned i = 0; i < 10; i++)
 			put(i, i * 64, i * 100, 64);
 		put(10, MIB, 2000, 64);
-		assert_true(merge_begin(&merge, list, 11, false));
+		assert_true(merge_begin(&merge, list, 11, false, GAP));
 		assert_true(merge_next(&merge, layout));
 		assert_int_equal(merge.nr_merged, 2);
 		memset(merge.merged[0].memory.addr, 0xdd, 640);
@@ -254,6 +301,8 @@ TEST_GROUP(merge)
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_not_merged),
 		cmocka_unit_test(test_reads_that_overlap),
+		cmocka_unit_test(test_gaps),
+		cmocka_unit_test(test_gaps_of_writes),
 		cmocka_unit_test(test_failures),
 	};
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reading and writing of files. */
-#include "client/files/io/file_transfer.h"
+#include "client/files/io/file_plan.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,145 +11,13 @@
 
 #include "base/error.h"
 #include "client/base/call.h"
-#include "client/blocking/merge.h"
 #include "client/files/file.h"
+#include "client/files/io/file_join.h"
 #include "client/files/io/fs_extend.h"
 #include "client/files/pool/fs_lost.h"
 #include "client/target/same_host.h"
 
 #define STALE_ROUNDS 16 /* a write is made again so often because the file was cut meanwhile */
-
-/* ---- Plans */
-
-#define HOLE UINT64_MAX /* the offset of a piece that is in no run */
-
-void plan_init(struct plan *plan)
-{
-	plan->pieces = plan->first;
-	plan->nr = plan->from = 0;
-	plan->max = PLAN_FIRST;
-}
-
-void plan_free(struct plan *plan)
-{
-	if (plan->pieces != plan->first)
-		free(plan->pieces);
-}
-
-static int make_room(struct plan *plan)
-{
-	struct target_piece *pieces;
-
-	if (plan->nr < plan->max)
-		return 0;
-	if (plan->max > UINT_MAX / 2)
-		return error_code(-EFBIG);
-	pieces = calloc((size_t)plan->max * 2, sizeof(*pieces));
-	if (!pieces)
-		return error_code(-ENOMEM);
-	memcpy(pieces, plan->pieces, plan->nr * sizeof(*pieces));
-	plan_free(plan);
-	plan->pieces = pieces;
-	plan->max *= 2;
-	return 0;
-}
-
-/* Makes the last piece longer by one that touches it. False: none does, or it would be too long. */
-static bool lengthen_last(struct plan *plan, const struct file_piece *part, const char *data)
-{
-	struct target_piece *last;
-	struct afar_iov *memory;
-
-	if (plan->nr <= plan->from)
-		return false;
-	last = &plan->pieces[plan->nr - 1];
-	memory = &last->memory;
-	if (part->is_hole || last->offset == HOLE ||
-	    last->offset + memory->length != part->pool_offset ||
-	    (char *)memory->addr + memory->length != data ||
-	    memory->length + part->length > MERGE_LENGTH_MAX)
-		return false;
-	memory->length += part->length;
-	return true;
-}
-
-static int add_piece(struct plan *plan, const struct file_piece *part, char *data)
-{
-	int ret;
-
-	if (lengthen_last(plan, part, data))
-		return 0;
-	ret = make_room(plan);
-	if (ret)
-		return ret;
-	plan->pieces[plan->nr++] = (struct target_piece){
-		.memory = {.addr = data, .length = part->length},
-		.offset = part->is_hole ? HOLE : part->pool_offset,
-	};
-	return 0;
-}
-
-int plan_add(struct plan *plan, const struct file_map *map, const struct afar_file_vector *range)
-{
-	uint64_t offset = range->offset, left = range->length;
-	char *data = range->data;
-
-	while (left != 0) {
-		const struct file_piece part = file_map_piece(map, offset, left);
-		int ret = add_piece(plan, &part, data);
-
-		if (ret)
-			return ret;
-		data += part.length;
-		offset += part.length;
-		left -= part.length;
-	}
-	return 0;
-}
-
-void plan_fill_holes(struct plan *plan, unsigned from)
-{
-	unsigned nr = from;
-
-	for (unsigned i = from; i < plan->nr; i++) {
-		const struct target_piece *piece = &plan->pieces[i];
-
-		if (piece->offset == HOLE)
-			memset(piece->memory.addr, 0, piece->memory.length);
-		else
-			plan->pieces[nr++] = *piece;
-	}
-	plan->nr = nr;
-}
-
-/* Where in the file a piece is, by the range that its memory is of. */
-static uint64_t offset_of(const struct target_piece *piece, const struct afar_file_vector *vectors,
-			  unsigned nr)
-{
-	uintptr_t at = (uintptr_t)piece->memory.addr;
-
-	for (unsigned i = 0; i < nr; i++) {
-		uintptr_t begin = (uintptr_t)vectors[i].data;
-
-		if (at >= begin && at - begin < vectors[i].length)
-			return vectors[i].offset + (at - begin);
-	}
-	return 0;
-}
-
-int plan_fail(struct file_inode *inode, const char *verb, const struct target_piece *pieces,
-	      unsigned nr_pieces, const struct afar_file_vector *vectors, unsigned nr, int status)
-{
-	for (unsigned i = 0; i < nr_pieces && status == -AFAR_ELOST; i++) {
-		const struct file_piece piece = {.length = pieces[i].memory.length,
-						 .pool_offset = pieces[i].offset};
-
-		if (pieces[i].status == -AFAR_ELOST)
-			status = inode_fail_lost(inode, verb, offset_of(&pieces[i], vectors, nr),
-						 &piece, status);
-	}
-	return status;
-}
 
 /* ---- What both directions check */
 
@@ -240,35 +108,28 @@ static bool ends_there(const struct file_inode *inode)
 	return attr_cache_size(&inode->fs->attr_cache, inode->ino, &size) && size == inode->size;
 }
 
-static bool is_known(const struct file_inode *inode, const struct afar_file_vector *vectors,
-		     unsigned nr)
-{
-	for (unsigned i = 0; i < nr; i++) {
-		uint64_t length = inside(&vectors[i], inode->size);
-
-		if (!file_map_covers(&inode->map, vectors[i].offset, length) ||
-		    (length != vectors[i].length && !ends_there(inode)))
-			return false;
-	}
-	return true;
-}
-
-/* Adds what is inside the file. Returns how many bytes that is. The inode's lock is held. */
+/* Plans what is inside the file. Returns how many bytes that is. `is_known`: set: that is all, and it is in runs. The
+ * inode's lock is held. */
 static ssize_t plan_read(struct plan *plan, const struct file_inode *inode,
-			 const struct afar_file_vector *vectors, unsigned nr)
+			 const struct afar_file_vector *vectors, unsigned nr, bool *is_known)
 {
 	ssize_t sum = 0;
 
+	plan->nr = 0;
+	plan_begin(plan, inode->size);
+	*is_known = true;
 	for (unsigned i = 0; i < nr; i++) {
 		struct afar_file_vector range = vectors[i];
 		int ret;
 
 		range.length = inside(&vectors[i], inode->size);
+		*is_known &= range.length == vectors[i].length || ends_there(inode);
 		ret = plan_add(plan, &inode->map, &range);
 		if (ret)
 			return ret;
 		sum += (ssize_t)range.length;
 	}
+	*is_known &= !plan->has_holes;
 	return sum;
 }
 
@@ -291,17 +152,19 @@ static int fetch(struct file_inode *inode, const struct afar_file_vector *vector
 static ssize_t plan_known(struct plan *plan, struct file_inode *inode,
 			  const struct afar_file_vector *vectors, unsigned nr)
 {
+	bool is_known;
 	ssize_t ret;
 
 	pthread_mutex_lock(&inode->lock);
-	if (!is_known(inode, vectors, nr)) {
+	ret = plan_read(plan, inode, vectors, nr, &is_known);
+	if (ret >= 0 && !is_known) {
 		pthread_mutex_unlock(&inode->lock);
 		ret = fetch(inode, vectors, nr);
 		if (ret)
 			return ret;
 		pthread_mutex_lock(&inode->lock);
+		ret = plan_read(plan, inode, vectors, nr, &is_known);
 	}
-	ret = plan_read(plan, inode, vectors, nr);
 	pthread_mutex_unlock(&inode->lock);
 	if (nr == 1 && ret > 0)
 		inode_show_near(inode);
@@ -312,6 +175,7 @@ static ssize_t plan_known(struct plan *plan, struct file_inode *inode,
 static ssize_t read_inside(struct afar_file *file, const struct afar_file_vector *vectors,
 			   unsigned nr, bool is_once)
 {
+	struct afar_file_vector *joined = file_join(&vectors, &nr);
 	struct file_inode *inode = file->inode;
 	struct plan plan;
 	ssize_t sum;
@@ -327,6 +191,7 @@ static ssize_t read_inside(struct afar_file *file, const struct afar_file_vector
 		ret = plan_fail(inode, "read", plan.pieces, plan.nr, vectors, nr, ret);
 	}
 	plan_free(&plan);
+	free(joined);
 	return ret ? ret : sum;
 }
 
@@ -342,10 +207,13 @@ ssize_t file_read(struct afar_file *file, const struct afar_file_vector *vectors
 
 static bool is_all_known(struct file_inode *inode, const struct afar_file_vector *vector)
 {
+	uint64_t length;
 	bool is;
 
 	pthread_mutex_lock(&inode->lock);
-	is = is_known(inode, vector, 1);
+	length = inside(vector, inode->size);
+	is = file_map_covers(&inode->map, vector->offset, length) &&
+	     (length == vector->length || ends_there(inode));
 	pthread_mutex_unlock(&inode->lock);
 	return is;
 }
@@ -429,15 +297,6 @@ static bool uses_first_unit(const struct writing *writing)
 	return false;
 }
 
-static bool covers_all(const struct file_inode *inode, const struct writing *writing)
-{
-	for (unsigned i = 0; i < writing->nr; i++)
-		if (!file_map_covers(&inode->map, writing->vectors[i].offset,
-				     writing->vectors[i].length))
-			return false;
-	return true;
-}
-
 /* Plans all ranges, if the map covers them; else -EAGAIN. */
 static int plan_write(struct writing *writing)
 {
@@ -445,11 +304,13 @@ static int plan_write(struct writing *writing)
 	int ret = 0;
 
 	writing->plan.nr = 0;
+	plan_begin(&writing->plan, 0);
 	pthread_mutex_lock(&inode->lock);
-	if (!covers_all(inode, writing))
-		ret = -EAGAIN;
-	for (unsigned i = 0; i < writing->nr && ret == 0; i++)
+	for (unsigned i = 0; i < writing->nr && ret == 0; i++) {
 		ret = plan_add(&writing->plan, &inode->map, &writing->vectors[i]);
+		if (ret == 0 && writing->plan.has_holes)
+			ret = -EAGAIN;
+	}
 	for (unsigned i = 0; i < writing->nr && ret == 0; i++)
 		inode_note_range(inode, &writing->vectors[i]);
 	writing->layout = inode->layout;
@@ -577,6 +438,7 @@ static int find_end(struct writing *writing)
 static int write_at(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr,
 		    bool is_durable)
 {
+	struct afar_file_vector *joined = file_join(&vectors, &nr);
 	struct writing writing = {
 		.file = file,
 		.vectors = vectors,
@@ -585,7 +447,10 @@ static int write_at(struct afar_file *file, const struct afar_file_vector *vecto
 	};
 	int ret = find_end(&writing);
 
-	return ret || writing.end == 0 ? ret : write_all(&writing);
+	if (ret == 0 && writing.end != 0)
+		ret = write_all(&writing);
+	free(joined);
+	return ret;
 }
 
 /* Writes the ranges one behind another at the end of the file, whatever their offsets. `at`: where that was. */

@@ -14,7 +14,7 @@
 #include "client/base/call.h"
 #include "client/files/file.h"
 #include "client/files/inode/fs_call.h"
-#include "client/files/io/file_transfer.h"
+#include "client/files/io/file_plan.h"
 #include "client/files/io/fs_extend.h"
 
 #define ROUND_FILES FS_CALL_MAX
@@ -250,7 +250,7 @@ static int plan_small(struct round *round, struct small *small)
 	unsigned before = round->plan.nr;
 	int ret;
 
-	round->plan.from = before;
+	plan_begin(&round->plan, 0);
 	pthread_mutex_lock(&inode->lock);
 	small->length = small->file.length;
 	small->layout = inode->layout;

@@ -1,23 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Plans: which pieces of the pool ranges of files are, and the memory that goes with them. */
-#ifndef CLIENT_FILE_TRANSFER_H
-#define CLIENT_FILE_TRANSFER_H
+#ifndef CLIENT_FILE_PLAN_H
+#define CLIENT_FILE_PLAN_H
 
 #include "client/files/fs.h"
 
 #define PLAN_FIRST 8U /* pieces that need no memory of their own */
 
+/* A run of a file, or a hole. */
+struct plan_run {
+	uint64_t begin, end; /* in the file */
+	uint64_t pool_begin;
+	uint64_t reach; /* in the pool: the end of what may be read of it; of a hole 0 */
+	bool is_hole;
+};
+
 struct plan {
 	struct target_piece *pieces;
 	unsigned nr, max;
-	unsigned from; /* the first piece that may become longer: those before are of other files */
+	struct plan_run run; /* where the last range was found */
+	bool has_holes;	     /* ranges of this file */
+	uint64_t size; /* up to here bytes between ranges of this file may be read with them */
 	struct target_piece first[PLAN_FIRST];
 };
 
 void plan_init(struct plan *plan);
 void plan_free(struct plan *plan);
-/* Adds a range that a map has, holes included. If it touches the last piece, in the pool and in memory, that becomes longer.
- * -ENOMEM, -EFBIG (pieces). */
+/* Begins with ranges of a file, which is another one than before, or may have changed. `size`: as above. */
+void plan_begin(struct plan *plan, uint64_t size);
+/* Adds a range that a map has, holes included. -ENOMEM, -EFBIG (pieces). */
 int plan_add(struct plan *plan, const struct file_map *map, const struct afar_file_vector *range);
 /* Fills the memory of holes with zeros, and drops them from the plan, from the piece `from` on. */
 void plan_fill_holes(struct plan *plan, unsigned from);
