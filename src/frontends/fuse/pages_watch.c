@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "pages_table.h"
-#include "session.h"
 
 #define LOOK_MS	     50
 #define RENEW_MS     100
@@ -24,6 +23,12 @@ struct pages_threads pages_threads;
 static bool is_looking, is_renewing; /* their threads run */
 static uint64_t renewing_since;	     /* 0: nothing is being asked */
 static uint64_t tried_at;
+static int64_t (*keep_quiet)(struct mount *mount, uint64_t ino);
+
+void pages_renew_by(int64_t (*call)(struct mount *mount, uint64_t ino))
+{
+	keep_quiet = call;
+}
 
 /* ---- Threads */
 
@@ -168,7 +173,7 @@ static void renew(struct mount *mount, struct pages *pages)
 
 	if (!is_due(pages, pages_quiet_since(mount, pages->ino) != 0))
 		return;
-	ret = CALL(mount, afar_fs_keep_quiet(mount->fs, pages->ino));
+	ret = keep_quiet(mount, pages->ino);
 	pthread_mutex_lock(&pages_mutex);
 	renewing_since = 0;
 	if (!ret) {
