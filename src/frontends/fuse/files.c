@@ -391,7 +391,7 @@ void do_getattr_to_read(fuse_req_t req, const struct fuse_file_info *info)
 	else if (pages_are_good(mount, open->pages))
 		answer_good(req, &stat);
 	else
-		pages_drop_and_answer(mount, open->pages, req, &stat);
+		pages_drop_and_answer(mount, open->pages, req, &stat, answer_attributes);
 }
 
 /* Returns how much of a request is inside the file. The library would have to ask the manager for bytes behind the end. */

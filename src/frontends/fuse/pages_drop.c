@@ -18,6 +18,7 @@ struct waiting {
 	struct waiting *next;
 	fuse_req_t req;
 	struct afar_file_stat stat;
+	pages_answer *answer;
 	struct afar_drop *drop; /* NULL: a request */
 };
 
@@ -46,7 +47,7 @@ static void answer_all(struct waiting *waiting)
 		if (waiting->drop)
 			afar_fs_dropped(waiting->drop);
 		else
-			answer_attributes(waiting->req, 0, &waiting->stat);
+			waiting->answer(waiting->req, 0, &waiting->stat);
 		free(waiting);
 	}
 }
@@ -179,7 +180,7 @@ static bool add_waiting(struct mount *mount, struct pages *pages, const struct w
 {
 	struct waiting *waiting;
 
-	pages_watch(mount);
+	pages_serve(mount);
 	waiting = pages_threads.serving && drops_are_possible() ? malloc(sizeof(*waiting)) : NULL;
 	if (!waiting)
 		return false;
@@ -189,16 +190,16 @@ static bool add_waiting(struct mount *mount, struct pages *pages, const struct w
 }
 
 void pages_drop_and_answer(struct mount *mount, struct pages *pages, fuse_req_t req,
-			   const struct afar_file_stat *stat)
+			   const struct afar_file_stat *stat, pages_answer *tell)
 {
-	const struct waiting waiting = {.req = req, .stat = *stat};
+	const struct waiting waiting = {.req = req, .stat = *stat, .answer = tell};
 	bool is_added;
 
 	pthread_mutex_lock(&pages_mutex);
 	is_added = add_waiting(mount, pages, &waiting);
 	pthread_mutex_unlock(&pages_mutex);
 	if (!is_added)
-		answer(req, -ENOMEM);
+		tell(req, -ENOMEM, NULL);
 }
 
 /* Returns whether that waits for the kernel. The mutex is held. */

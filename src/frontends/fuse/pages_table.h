@@ -77,6 +77,8 @@ struct pages_threads {
 
 extern struct pages_threads pages_threads;
 
+/* Lets threads run from now on. */
+void pages_serve(struct mount *mount);
 /* Begins those that look after files. One that could not be begun is tried again with the next request. */
 void pages_watch(struct mount *mount);
 bool pages_start(void *(*run)(void *argument));

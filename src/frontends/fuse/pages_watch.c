@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "pages_table.h"
-#include "session.h"
 
 #define LOOK_MS	     50
 #define RENEW_MS     100
@@ -24,6 +23,12 @@ struct pages_threads pages_threads;
 static bool is_looking, is_renewing; /* their threads run */
 static uint64_t renewing_since;	     /* 0: nothing is being asked */
 static uint64_t tried_at;
+static int64_t (*keep_quiet)(struct mount *mount, uint64_t ino);
+
+void pages_renew_by(int64_t (*call)(struct mount *mount, uint64_t ino))
+{
+	keep_quiet = call;
+}
 
 /* ---- Threads */
 
@@ -168,7 +173,7 @@ static void renew(struct mount *mount, struct pages *pages)
 
 	if (!is_due(pages, pages_quiet_since(mount, pages->ino) != 0))
 		return;
-	ret = CALL(mount, afar_fs_keep_quiet(mount->fs, pages->ino));
+	ret = keep_quiet(mount, pages->ino);
 	pthread_mutex_lock(&pages_mutex);
 	renewing_since = 0;
 	if (!ret) {
@@ -194,11 +199,17 @@ static void *renew_all(void *argument)
 	return NULL;
 }
 
+void pages_serve(struct mount *mount)
+{
+	if (!pages_threads.has_ended)
+		pages_threads.serving = mount;
+}
+
 void pages_watch(struct mount *mount)
 {
+	pages_serve(mount);
 	if (pages_threads.has_ended)
 		return;
-	pages_threads.serving = mount;
 	if (!is_looking)
 		is_looking = pages_start(look_at_all);
 	if (!is_renewing)

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "client/files/inode/attr_cache_table.h"
 #include "client/files/inode/fs_call.h"
 #include "client/session.h"
@@ -316,6 +317,56 @@ static void test_refused_unheard(void **state)
 	assert_int_equal(attr_cache_take_dropped(&fs.attr_cache), 1);
 }
 
+/* ---- Attributes that the program keeps */
+
+static int keep(void)
+{
+	struct afar_file_stat stat = {.size = sizeof(stat)};
+	const int left_ms = attr_cache_keep(&fs.attr_cache, FILE, &stat);
+
+	assert_in_range(left_ms, 0, 500);
+	return left_ms;
+}
+
+static void test_kept_no_longer_than_known(void **state)
+{
+	Afar__FileSync sync = AFAR__FILE_SYNC__INIT;
+	Afar__FileChange change = AFAR__FILE_CHANGE__INIT, *changes[] = {&change};
+
+	(void)state;
+	begin(1);
+	assert_int_equal(keep(), 0);
+	ask_and_answer(1, false);
+	assert_true(keep() > 0);
+	sync.ino = FILE;
+	change.what_case = AFAR__FILE_CHANGE__WHAT_SYNC;
+	change.sync = &sync;
+	attr_cache_begin_change(&fs, changes, 1);
+	assert_int_equal(keep(), 0);
+	attr_cache_end_change(&fs, NULL, changes, 1, NULL);
+	ask_and_answer(1, false);
+	assert_true(keep() > 0);
+	revoke(FILE);
+	assert_int_equal(keep(), 0);
+}
+
+/* Others may change it as soon as the manager hears of the drop. */
+static void test_refused_while_kept(void **state)
+{
+	uint64_t until;
+
+	(void)state;
+	begin(1);
+	ask_and_answer(1, false);
+	until = clock_ns() + (uint64_t)keep() * 1000000U;
+	ask_and_answer(1, true);
+	assert_int_equal(keep(), 0);
+	assert_int_equal(attr_cache_take_dropped(&fs.attr_cache), 0);
+	attr_cache_await_kept(&fs.attr_cache);
+	assert_true(clock_ns() >= until);
+	assert_int_equal(attr_cache_take_dropped(&fs.attr_cache), 1);
+}
+
 TEST_GROUP(attr_cache)
 {
 	const struct CMUnitTest tests[] = {
@@ -327,6 +378,8 @@ TEST_GROUP(attr_cache)
 		KNOWN_TEST(test_removed_before_the_answer),
 		KNOWN_TEST(test_refused),
 		KNOWN_TEST(test_refused_unheard),
+		KNOWN_TEST(test_kept_no_longer_than_known),
+		KNOWN_TEST(test_refused_while_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -358,11 +358,12 @@ static void writes_no_small_one_whose_room_went_meanwhile(void **state)
 /* ---- Pages that others keep. One thread syncs while another one's bytes are on their way, so they drop too early. */
 
 static struct afar_file shared = {.fs = &fs, .inode = &inode, .access = W_OK};
-static unsigned nr_drops;
+static unsigned nr_drops, nr_written;
 
 static int count_drops(Afar__FileChange **operations, unsigned nr, struct fs_answer *out)
 {
 	nr_drops += operations[0]->sync->drops_pages ? 1 : 0;
+	nr_written += operations[0]->sync->is_written ? 1 : 0;
 	answer_with(out, nr, LAYOUT, 0);
 	return 0;
 }
@@ -384,19 +385,19 @@ static void has_pages_dropped_again_that_were_dropped_meanwhile(void **state)
 	assert_int_equal(file_map_add(&inode.map, old_runs, 3), 0);
 	meanwhile_transfer = sync_meanwhile;
 	meanwhile_change = count_drops;
-	nr_drops = 0;
+	nr_drops = nr_written = 0;
 	assert_int_equal(file_write(&shared, &vector, 1, false), 1);
 	assert_int_equal(nr_drops, 1);
+	assert_int_equal(nr_written, 1);
 	assert_true(file_has_to_commit(&shared));
 	assert_int_equal(file_commit(&shared), 0);
 	assert_int_equal(nr_drops, 2);
+	assert_int_equal(nr_written, 2);
 	assert_false(file_has_to_commit(&shared));
 	file_map_free(&inode.map);
 }
 
 /* ---- Times. The manager is being told of a write, and a commit comes first, or the connection ends. */
-
-static unsigned nr_written;
 
 static int count_written(Afar__FileChange **operations, unsigned nr, struct fs_answer *out)
 {
@@ -432,6 +433,36 @@ static void commits_times_that_the_manager_may_not_know(void **state)
 	assert_int_equal(nr_written, 2);
 }
 
+/* The manager does not know yet when it was written, so a program that asks is told by us. */
+static int ask_meanwhile(Afar__FileChange **operations, unsigned nr, struct fs_answer *out)
+{
+	struct afar_file_stat stat = {.size = sizeof(stat), .ino = INO};
+
+	inode_add_writes(&fs, &stat);
+	assert_true(stat.mtime != 0 && stat.mtime == inode.written_at);
+	assert_true(inode_is_changing(&fs, INO));
+	return count_written(operations, nr, out);
+}
+
+static void tells_times_that_are_being_committed(void **state)
+{
+	struct afar_file_stat stat = {.size = sizeof(stat), .ino = INO};
+
+	(void)state;
+	begin_making(false);
+	meanwhile_change = ask_meanwhile;
+	nr_written = 0;
+	inode.ino = INO;
+	cds_list_add(&inode.node, &fs.inodes[INO % FS_BUCKETS]);
+	assert_false(inode_is_changing(&fs, INO));
+	inode_touch(&inode);
+	assert_int_equal(file_commit(&shared), 0);
+	assert_int_equal(nr_written, 1);
+	assert_false(inode_is_changing(&fs, INO));
+	inode_add_writes(&fs, &stat);
+	assert_int_equal(stat.mtime, 0);
+}
+
 TEST_GROUP(files_meanwhile)
 {
 	const struct CMUnitTest tests[] = {
@@ -441,6 +472,7 @@ TEST_GROUP(files_meanwhile)
 		MEANWHILE_TEST(writes_no_small_one_whose_room_went_meanwhile),
 		MEANWHILE_TEST(has_pages_dropped_again_that_were_dropped_meanwhile),
 		MEANWHILE_TEST(commits_times_that_the_manager_may_not_know),
+		MEANWHILE_TEST(tells_times_that_are_being_committed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

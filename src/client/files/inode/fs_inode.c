@@ -462,7 +462,7 @@ bool inode_is_changing(struct afar_fs *fs, uint64_t ino)
 	pthread_mutex_lock(&fs->lock);
 	inode = inode_cached(fs, ino);
 	is_changing = inode && (is_untold(inode) || atomic_load(&inode->touched) == INODE_TOLD ||
-				inode_has_spare(inode));
+				(inode->nr_writers != 0 && inode_has_spare(inode)));
 	pthread_mutex_unlock(&fs->lock);
 	return is_changing;
 }
