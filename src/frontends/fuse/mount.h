@@ -68,11 +68,9 @@ extern const struct afar_who superuser;
 int errno_of(int error);
 /* Answers with success alone, or with the error if `ret` is negative. */
 void answer(fuse_req_t req, int64_t ret);
-/* Answers with a name's node, which the kernel knows then, if `ret` is 0. */
-void answer_entry(fuse_req_t req, int64_t ret, const struct afar_file_stat *stat);
+/* Answers with attributes, or with the error if `ret` is not 0. */
 void answer_attributes(fuse_req_t req, int64_t ret, const struct afar_file_stat *stat);
-/* Like the two before, and the kernel may answer from the attributes for as long as leases.h says. */
-void answer_found(fuse_req_t req, int64_t ret, struct afar_file_stat *stat);
+/* The kernel may answer from the attributes for so long. */
 void answer_attributes_for(fuse_req_t req, const struct afar_file_stat *stat, double seconds);
 
 void fill_entry(const struct mount *mount, const struct afar_file_stat *stat,
