@@ -132,9 +132,13 @@ void do_fallocate(fuse_req_t req, fuse_ino_t node, int mode, off_t offset, off_t
 void do_lseek(fuse_req_t req, fuse_ino_t node, off_t offset, int whence,
 	      struct fuse_file_info *info);
 
-/* Returns whether the kernel has pages of what is read through it. The second is its request for attributes before a program reads. */
-bool file_has_pages(const struct fuse_file_info *info);
+/* The kernel's request for attributes before a program reads. */
 void do_getattr_to_read(fuse_req_t req, const struct fuse_file_info *info);
+
+/* open_files.c */
+
+/* Returns whether the kernel has pages of what is read through it. */
+bool file_has_pages(const struct fuse_file_info *info);
 /* The library's file of a request, inside of CALL(). NULL, and 0: it has none. */
 int file_of(const struct mount *mount, const struct fuse_file_info *info, struct afar_file **out);
 /* Like file_of(), if the file is open just now, without asking for that; else NULL. */
