@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Somebody is stopped, and answers nothing. The manager: programs of a mount read files that they have open, and see what others write. Another mount: a file that it has open
-# is made shorter when its session has ended, and servers are fenced from it; then it goes on with what is there.
+# Somebody is stopped, and answers nothing. The manager: programs of a mount read files that they have open, and see what others write. All servers:
+# what is opened again is read from the pages of before. Another mount: a file that it has open is made shorter when its session has ended, and servers are fenced from it; then it goes on with what is there.
 # shellcheck disable=SC2154 # cluster.sh and mounts.sh set some
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/system/cluster.sh

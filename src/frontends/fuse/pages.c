@@ -123,7 +123,7 @@ bool pages_may_lease(struct mount *mount, uint64_t ino, uint64_t since)
 	bool may;
 
 	pthread_mutex_lock(&pages_mutex);
-	pages_watch(mount);
+	pages_serve(mount);
 	pages = pages_find(ino);
 	may = drops_are_possible() && (!pages || pages->is_closed || are_good(pages, since));
 	pthread_mutex_unlock(&pages_mutex);

@@ -168,7 +168,7 @@ static bool add_waiting(struct mount *mount, struct pages *pages, const struct w
 {
 	struct waiting *waiting;
 
-	pages_watch(mount);
+	pages_serve(mount);
 	waiting = pages_threads.serving && drops_are_possible() ? malloc(sizeof(*waiting)) : NULL;
 	if (!waiting)
 		return false;

@@ -79,6 +79,8 @@ struct pages_threads {
 
 extern struct pages_threads pages_threads;
 
+/* Lets threads run from now on. */
+void pages_serve(struct mount *mount);
 bool pages_start(void *(*run)(void *argument));
 /* Ends the calling thread, and lets the mutex go. */
 void pages_end_thread(void);

@@ -164,11 +164,17 @@ static void *renew_all(void *argument)
 	return NULL;
 }
 
+void pages_serve(struct mount *mount)
+{
+	if (!pages_threads.has_ended)
+		pages_threads.serving = mount;
+}
+
 void pages_watch(struct mount *mount)
 {
+	pages_serve(mount);
 	if (pages_threads.has_ended)
 		return;
-	pages_threads.serving = mount;
 	if (!is_looking)
 		is_looking = pages_start(look_at_all);
 	if (!is_renewing)
