@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is open: the library's files of each handle of the kernel's, opened again after a session has ended.
- * Owns the list of them.
+ * Open files: each handle of the kernel's has files of the library's, which are opened again after a session
+ * has ended. Owns the list of handles.
  */
 #include "open_files.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is open, for requests about files and locks, and for the end of a session. */
+/* Open files, for requests about files and locks, and for the end of a session. */
 #ifndef FUSE_OPEN_FILES_H
 #define FUSE_OPEN_FILES_H
 

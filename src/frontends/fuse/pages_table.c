@@ -216,6 +216,12 @@ bool pages_last_attributes(struct pages *pages, struct afar_file_stat *out)
 
 /* ---- Threads */
 
+void pages_serve(struct mount *mount)
+{
+	if (!pages_threads.has_ended)
+		pages_threads.serving = mount;
+}
+
 void pages_end_thread(void)
 {
 	pages_threads.nr_running--;

@@ -164,12 +164,6 @@ static void *renew_all(void *argument)
 	return NULL;
 }
 
-void pages_serve(struct mount *mount)
-{
-	if (!pages_threads.has_ended)
-		pages_threads.serving = mount;
-}
-
 void pages_watch(struct mount *mount)
 {
 	pages_serve(mount);
