@@ -7,7 +7,7 @@
  * close(2) ends in a flush, whose error the program gets; the release comes later, and nobody waits
  * for it. So after the flush everybody sees the file as it is now, and the release commits that.
  *
- * libfuse's threads call this. It owns the list of what is open.
+ * libfuse's threads call this.
  */
 #include "mount.h"
 
@@ -15,148 +15,19 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <urcu/list.h>
 
 #include "leases.h"
 #include "locks.h"
+#include "open_files.h"
 #include "pages.h"
 #include "session.h"
 
 #define EXECUTES 0x20 /* the kernel's __FMODE_EXEC: it opens a program to run it */
 
-struct open_file {
-	struct cds_list_head link;
-	uint64_t ino;
-	int flags;	    /* as it was opened */
-	struct asker asker; /* by whom */
-	/* The second one is opened when it is first needed: without O_APPEND if the first is with. A program may take the
-	 * flag away, and the kernel writes mapped pages to their place through any handle. Both are NULL after the session has ended. */
-	struct afar_file *first, *second;
-	pthread_mutex_t mutex;	    /* of both */
-	atomic_bool is_written;	    /* since it was synced */
-	atomic_bool has_lost;	    /* maybe: it was written when the session ended. Said once */
-	atomic_bool has_lost_locks; /* when the session ended: it is of no use any more */
-	struct pages *pages;	    /* of its inode */
-	bool is_direct;		    /* its reads and writes pass the kernel's pages by */
-};
-
-static CDS_LIST_HEAD(all_open);
-static pthread_mutex_t all_open_mutex = PTHREAD_MUTEX_INITIALIZER;
-
-static struct open_file *open_of(const struct fuse_file_info *info)
-{
-	return (struct open_file *)(uintptr_t)info->fh;
-}
-
-/* Reads ahead of programs that read from front to back, where the kernel does not. It makes no difference to others. */
-static void advise(const struct open_file *open, struct afar_file *file)
-{
-	if ((open->flags & O_ACCMODE) != O_WRONLY && (open->is_direct || open->flags & O_DIRECT))
-		afar_file_advise(file, AFAR_ADVICE_SEQUENTIAL);
-}
-
-/* Opens what its user has open already, so the mode does not matter any more. A key that is for one user may
- * not say that it is the superuser. */
-static int open_again(const struct mount *mount, const struct open_file *open, int flags,
-		      struct afar_file **out)
-{
-	int ret = afar_file_open(mount->fs, &superuser, open->ino, flags, out);
-
-	if (ret == -EACCES)
-		ret = afar_file_open(mount->fs, &open->asker.who, open->ino, flags, out);
-	if (!ret)
-		advise(open, *out);
-	return ret;
-}
-
-/* Gives the library's file that appends, or the one that does not. Call it inside of CALL(). */
-static int find_file(const struct mount *mount, struct open_file *open, bool is_append,
-		     struct afar_file **out)
-{
-	int flags = (open->flags & (O_ACCMODE | O_SYNC | O_DSYNC)) | (is_append ? O_APPEND : 0);
-	struct afar_file **file =
-		is_append == !!(open->flags & O_APPEND) ? &open->first : &open->second;
-	int ret = 0;
-
-	/* Others may have locked and changed what its program believes to have for itself. */
-	if (open->has_lost_locks)
-		return -EIO;
-	pthread_mutex_lock(&open->mutex);
-	if (!*file)
-		ret = open_again(mount, open, flags, file);
-	*out = *file;
-	pthread_mutex_unlock(&open->mutex);
-	return ret;
-}
-
-static int find_first(const struct mount *mount, struct open_file *open, struct afar_file **out)
-{
-	return find_file(mount, open, open->flags & O_APPEND, out);
-}
-
-int file_of(const struct mount *mount, const struct fuse_file_info *info, struct afar_file **out)
-{
-	*out = NULL;
-	return info && info->fh ? find_first(mount, open_of(info), out) : 0;
-}
-
-bool file_has_pages(const struct fuse_file_info *info)
-{
-	return info && info->fh && !open_of(info)->is_direct;
-}
-
-struct afar_file *file_if_open(const struct fuse_file_info *info)
-{
-	struct open_file *open = open_of(info);
-	struct afar_file *file;
-
-	pthread_mutex_lock(&open->mutex);
-	file = open->first;
-	pthread_mutex_unlock(&open->mutex);
-	return file;
-}
-
 /* ---- Opening */
-
-static struct open_file *new_open(fuse_req_t req, int flags)
-{
-	struct open_file *open = calloc(1, sizeof(*open));
-
-	if (!open)
-		return NULL;
-	open->flags = flags;
-	find_asker(req, &open->asker);
-	pthread_mutex_init(&open->mutex, NULL);
-	return open;
-}
-
-static void free_open(struct open_file *open)
-{
-	if (open->pages)
-		pages_close(open->pages);
-	pthread_mutex_destroy(&open->mutex);
-	free(open);
-}
-
-static int close_one(struct afar_file **file)
-{
-	int ret = *file ? afar_file_close(*file) : 0;
-
-	*file = NULL;
-	return ret;
-}
-
-static int close_files(struct open_file *open)
-{
-	int second = close_one(&open->second), ret = close_one(&open->first);
-
-	return ret ? ret : second;
-}
 
 /* Tells the kernel how to treat the file. `keeps_pages`: those of before are good. Appended bytes go to where the file ends when they are written, which the
  * kernel does not know: so not through its pages. */
@@ -178,49 +49,34 @@ static void fill_info(const struct mount *mount, struct open_file *open,
 static int take_open(struct mount *mount, struct open_file *open, bool *are_good)
 {
 	open->is_direct = !afar_file_may_keep(open->first);
-	advise(open, open->first);
+	open_file_advise(open, open->first);
 	open->pages = pages_open(mount, open->ino, are_good);
 	if (!open->pages) {
 		CALL(mount, afar_file_close(open->first));
 		return -ENOMEM;
 	}
-	pthread_mutex_lock(&all_open_mutex);
-	cds_list_add(&open->link, &all_open);
-	pthread_mutex_unlock(&all_open_mutex);
+	open_file_add(open);
 	return 0;
-}
-
-/* It stays in the list until its files are closed: an end of the session would find them there. */
-static int close_later(struct open_file *open)
-{
-	int second = close_one(&open->second);
-	struct afar_file *first = open->first;
-
-	open->first = NULL;
-	return first ? afar_file_close_later(first) : second;
 }
 
 static void end_open(struct mount *mount, struct open_file *open)
 {
-	CALL(mount, close_later(open));
-	pthread_mutex_lock(&all_open_mutex);
-	cds_list_del(&open->link);
-	pthread_mutex_unlock(&all_open_mutex);
-	free_open(open);
+	CALL(mount, open_file_close_later(open));
+	open_file_remove(open);
 }
 
 /* Answers an open or a create that has failed. */
 static void refuse(fuse_req_t req, struct open_file *open, int64_t ret)
 {
 	if (open)
-		free_open(open);
+		open_file_free(open);
 	answer(req, ret);
 }
 
 void do_open(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 {
 	struct mount *mount = mount_of(req);
-	struct open_file *open = new_open(req, info->flags);
+	struct open_file *open = open_file_new(req, info->flags);
 	const struct afar_who *who = open ? &open->asker.who : NULL;
 	int64_t ret = -ENOMEM;
 	bool are_good;
@@ -250,7 +106,7 @@ static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 {
 	struct mount *mount = mount_of(req);
 	struct afar_file_stat stat = {.size = sizeof(stat)};
-	struct open_file *open = new_open(req, info->flags);
+	struct open_file *open = open_file_new(req, info->flags);
 	struct fuse_entry_param entry;
 	int64_t ret = -ENOMEM;
 	bool are_good;
@@ -324,7 +180,7 @@ static ssize_t read_file(const struct mount *mount, struct open_file *open, void
 			 size_t size, off_t offset)
 {
 	struct afar_file *file;
-	int ret = find_first(mount, open, &file);
+	int ret = open_file_find_first(mount, open, &file);
 
 	return ret ? ret : afar_file_pread(file, buffer, size, (uint64_t)offset);
 }
@@ -332,7 +188,7 @@ static ssize_t read_file(const struct mount *mount, struct open_file *open, void
 static int stat_file(struct mount *mount, struct open_file *open, struct afar_file_stat *out)
 {
 	struct afar_file *file;
-	int ret = find_first(mount, open, &file);
+	int ret = open_file_find_first(mount, open, &file);
 
 	return ret ? ret : afar_file_stat(file, out);
 }
@@ -340,7 +196,7 @@ static int stat_file(struct mount *mount, struct open_file *open, struct afar_fi
 static int stat_soon(struct mount *mount, struct open_file *open, struct afar_file_stat *out)
 {
 	struct afar_file *file;
-	int ret = find_first(mount, open, &file);
+	int ret = open_file_find_first(mount, open, &file);
 
 	return ret ? ret : afar_file_stat_within(file, pages_patience(), out);
 }
@@ -382,7 +238,7 @@ static void answer_good(fuse_req_t req, struct afar_file_stat *stat)
 void do_getattr_to_read(fuse_req_t req, const struct fuse_file_info *info)
 {
 	struct mount *mount = mount_of(req);
-	struct open_file *open = open_of(info);
+	struct open_file *open = open_file_of(info);
 	struct afar_file_stat stat;
 	const int64_t ret = stat_to_read(mount, open, &stat);
 
@@ -413,7 +269,7 @@ void do_read(fuse_req_t req, fuse_ino_t node, size_t size, off_t offset,
 	     struct fuse_file_info *info)
 {
 	struct mount *mount = mount_of(req);
-	struct open_file *open = open_of(info);
+	struct open_file *open = open_file_of(info);
 	void *buffer = buffer_of_thread();
 	/* A read for the kernel's pages has no owner. */
 	const bool is_passing = open->is_direct && info->lock_owner == 0;
@@ -485,8 +341,8 @@ static ssize_t write_file(const struct mount *mount, struct open_file *open,
 			  struct writing *writing)
 {
 	struct afar_file *file;
-	int ret = writing->is_append ? find_first(mount, open, &file)
-				     : find_file(mount, open, false, &file);
+	int ret = writing->is_append ? open_file_find_first(mount, open, &file)
+				     : open_file_find(mount, open, false, &file);
 
 	if (!ret && writing->is_dropping)
 		ret = drop_ids(mount, open, file);
@@ -502,7 +358,7 @@ void do_write(fuse_req_t req, fuse_ino_t node, const char *data, size_t size, of
 	      struct fuse_file_info *info)
 {
 	struct mount *mount = mount_of(req);
-	struct open_file *open = open_of(info);
+	struct open_file *open = open_file_of(info);
 	struct writing writing = {
 		.data = data,
 		.size = size,
@@ -538,36 +394,6 @@ void do_write(fuse_req_t req, fuse_ino_t node, const char *data, size_t size, of
 
 /* ---- Flushing and syncing */
 
-/* Makes the call for what is open. Says once that something may be lost. */
-static int call_both(struct open_file *open, int (*call)(struct afar_file *file))
-{
-	int second, ret;
-
-	pthread_mutex_lock(&open->mutex);
-	second = open->second ? call(open->second) : 0;
-	ret = open->first ? call(open->first) : 0;
-	pthread_mutex_unlock(&open->mutex);
-	ret = ret ? ret : second;
-	return !ret && atomic_exchange(&open->has_lost, false) ? -EIO : ret;
-}
-
-static int sync_files(struct open_file *open)
-{
-	const bool is_written = atomic_exchange(&open->is_written, false);
-	const int ret = call_both(open, afar_file_sync);
-
-	if (ret && is_written)
-		open->is_written = true;
-	return ret;
-}
-
-int file_flush(const struct fuse_file_info *info)
-{
-	struct open_file *open = open_of(info);
-
-	return open->is_written || open->has_lost ? call_both(open, afar_file_flush) : 0;
-}
-
 /* Gives up what its program has locked, also if the flush fails. */
 static int flush(const struct mount *mount, const struct fuse_file_info *info)
 {
@@ -589,50 +415,19 @@ void do_flush(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 void do_fsync(fuse_req_t req, fuse_ino_t node, int is_data_only, struct fuse_file_info *info)
 {
 	struct mount *mount = mount_of(req);
-	struct open_file *open = open_of(info);
+	struct open_file *open = open_file_of(info);
 	struct afar_file *file;
 
 	(void)node;
 	(void)is_data_only;
-	answer(req, CALL(mount, find_first(mount, open, &file) ?: sync_files(open)));
+	answer(req, CALL(mount, open_file_find_first(mount, open, &file) ?: open_file_sync(open)));
 }
 
 void do_release(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 {
 	(void)node;
-	end_open(mount_of(req), open_of(info));
+	end_open(mount_of(req), open_file_of(info));
 	fuse_reply_err(req, 0);
-}
-
-void files_leave(void)
-{
-	struct open_file *open;
-
-	pthread_mutex_lock(&all_open_mutex);
-	cds_list_for_each_entry (open, &all_open, link) {
-		if (open->first && afar_file_nr_locks(open->first) > 0)
-			open->has_lost_locks = true;
-		close_files(open);
-		if (open->is_written)
-			open->has_lost = true;
-	}
-	pthread_mutex_unlock(&all_open_mutex);
-}
-
-int files_end(void)
-{
-	struct open_file *open, *next;
-	int first = 0, ret;
-
-	cds_list_for_each_entry_safe (open, next, &all_open, link) {
-		ret = open->is_written ? sync_files(open) : 0;
-		first = first ? first : ret;
-		ret = close_files(open);
-		first = first ? first : ret;
-		cds_list_del(&open->link);
-		free_open(open);
-	}
-	return first;
 }
 
 /* ---- Room */
@@ -641,7 +436,7 @@ static int allocate(const struct mount *mount, struct open_file *open, unsigned 
 		    off_t length)
 {
 	struct afar_file *file;
-	int ret = find_first(mount, open, &file);
+	int ret = open_file_find_first(mount, open, &file);
 
 	return ret ? ret : afar_file_allocate(file, flags, (uint64_t)offset, (uint64_t)length);
 }
@@ -658,7 +453,7 @@ void do_fallocate(fuse_req_t req, fuse_ino_t node, int mode, off_t offset, off_t
 		{FALLOC_FL_ZERO_RANGE, AFAR_ALLOCATE_ZERO},
 	};
 	struct mount *mount = mount_of(req);
-	struct open_file *open = open_of(info);
+	struct open_file *open = open_file_of(info);
 	unsigned flags = 0;
 
 	(void)node;
@@ -678,7 +473,7 @@ void do_fallocate(fuse_req_t req, fuse_ino_t node, int mode, off_t offset, off_t
 static int64_t seek(const struct mount *mount, struct open_file *open, off_t offset, bool is_hole)
 {
 	struct afar_file *file;
-	int ret = find_first(mount, open, &file);
+	int ret = open_file_find_first(mount, open, &file);
 
 	return ret ? ret : afar_file_seek(file, (uint64_t)offset, is_hole);
 }
@@ -694,8 +489,9 @@ void do_lseek(fuse_req_t req, fuse_ino_t node, off_t offset, int whence,
 		fuse_reply_err(req, EINVAL);
 		return;
 	}
-	found = offset < 0 ? -ENXIO
-			   : CALL(mount, seek(mount, open_of(info), offset, whence == SEEK_HOLE));
+	found = offset < 0
+			? -ENXIO
+			: CALL(mount, seek(mount, open_file_of(info), offset, whence == SEEK_HOLE));
 	if (found < 0)
 		answer(req, found);
 	else

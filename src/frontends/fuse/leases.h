@@ -16,8 +16,14 @@
 struct afar_file_stat;
 struct mount;
 
+/* leases_give.c */
+
 /* Returns for how many seconds the kernel may answer from attributes. `stat` becomes what is known now, if that is more than 0. */
 double lease_give(struct mount *mount, struct afar_file_stat *stat);
+/* leases.c: the table */
+
+/* Notes that the kernel is about to get one. False: its place in the table is another inode's, or it gets none. */
+bool lease_note(uint64_t ino);
 /* Returns whether the kernel may have a lease. */
 bool lease_is_there(uint64_t ino);
 /* A program of ours is about to change it in a way that the kernel does not number: an answer from before could come last. Ends the lease, and

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "leases.h"
 #include "pages.h"
 #include "say.h"
 
@@ -138,39 +137,6 @@ void fill_entry(const struct mount *mount, const struct afar_file_stat *stat,
 	};
 	fill_stat(stat, &out->attr);
 	pages_note_attributes(stat);
-}
-
-static void reply_entry(fuse_req_t req, const struct fuse_entry_param *entry)
-{
-	if (fuse_reply_entry(req, entry))
-		forget_node(mount_of(req), entry->ino, 1);
-}
-
-void answer_entry(fuse_req_t req, int64_t ret, const struct afar_file_stat *stat)
-{
-	struct fuse_entry_param entry;
-
-	if (ret) {
-		answer_error(req, ret);
-		return;
-	}
-	fill_entry(mount_of(req), stat, &entry);
-	reply_entry(req, &entry);
-}
-
-void answer_found(fuse_req_t req, int64_t ret, struct afar_file_stat *stat)
-{
-	struct fuse_entry_param entry;
-	double seconds;
-
-	if (ret) {
-		answer_error(req, ret);
-		return;
-	}
-	seconds = lease_give(mount_of(req), stat);
-	fill_entry(mount_of(req), stat, &entry);
-	entry.attr_timeout = seconds;
-	reply_entry(req, &entry);
 }
 
 void answer_attributes_for(fuse_req_t req, const struct afar_file_stat *stat, double seconds)

@@ -68,11 +68,9 @@ extern const struct afar_who superuser;
 int errno_of(int error);
 /* Answers with success alone, or with the error if `ret` is negative. */
 void answer(fuse_req_t req, int64_t ret);
-/* Answers with a name's node, which the kernel knows then, if `ret` is 0. */
-void answer_entry(fuse_req_t req, int64_t ret, const struct afar_file_stat *stat);
+/* Answers with attributes, or with the error if `ret` is not 0. */
 void answer_attributes(fuse_req_t req, int64_t ret, const struct afar_file_stat *stat);
-/* Like the two before, and the kernel may answer from the attributes for as long as leases.h says. */
-void answer_found(fuse_req_t req, int64_t ret, struct afar_file_stat *stat);
+/* The kernel may answer from the attributes for so long. */
 void answer_attributes_for(fuse_req_t req, const struct afar_file_stat *stat, double seconds);
 
 void fill_entry(const struct mount *mount, const struct afar_file_stat *stat,
@@ -134,9 +132,13 @@ void do_fallocate(fuse_req_t req, fuse_ino_t node, int mode, off_t offset, off_t
 void do_lseek(fuse_req_t req, fuse_ino_t node, off_t offset, int whence,
 	      struct fuse_file_info *info);
 
-/* Returns whether the kernel has pages of what is read through it. The second is its request for attributes before a program reads. */
-bool file_has_pages(const struct fuse_file_info *info);
+/* The kernel's request for attributes before a program reads. */
 void do_getattr_to_read(fuse_req_t req, const struct fuse_file_info *info);
+
+/* open_files.c */
+
+/* Returns whether the kernel has pages of what is read through it. */
+bool file_has_pages(const struct fuse_file_info *info);
 /* The library's file of a request, inside of CALL(). NULL, and 0: it has none. */
 int file_of(const struct mount *mount, const struct fuse_file_info *info, struct afar_file **out);
 /* Like file_of(), if the file is open just now, without asking for that; else NULL. */

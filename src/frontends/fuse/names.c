@@ -33,6 +33,49 @@ static int find_itself(const struct mount *mount, uint64_t ino, struct afar_file
 	return ret;
 }
 
+void forget_node(struct mount *mount, fuse_ino_t node, uint64_t nr)
+{
+	/* Without a session there is nothing to forget: its end has forgotten all. */
+	if (session_enter(mount) == 0)
+		afar_fs_forget(mount->fs, ino_of(mount, node), nr);
+	session_leave(mount, 0);
+}
+
+static void reply_entry(fuse_req_t req, const struct fuse_entry_param *entry)
+{
+	if (fuse_reply_entry(req, entry))
+		forget_node(mount_of(req), entry->ino, 1);
+}
+
+/* Answers with a name's node, which the kernel knows then, if `ret` is 0. */
+static void answer_entry(fuse_req_t req, int64_t ret, const struct afar_file_stat *stat)
+{
+	struct fuse_entry_param entry;
+
+	if (ret) {
+		answer(req, ret);
+		return;
+	}
+	fill_entry(mount_of(req), stat, &entry);
+	reply_entry(req, &entry);
+}
+
+/* Likewise, and the kernel may answer from the attributes for as long as leases.h says. */
+static void answer_found(fuse_req_t req, int64_t ret, struct afar_file_stat *stat)
+{
+	struct fuse_entry_param entry;
+	double seconds;
+
+	if (ret) {
+		answer(req, ret);
+		return;
+	}
+	seconds = lease_give(mount_of(req), stat);
+	fill_entry(mount_of(req), stat, &entry);
+	entry.attr_timeout = seconds;
+	reply_entry(req, &entry);
+}
+
 void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct mount *mount = mount_of(req);
@@ -49,14 +92,6 @@ void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		req,
 		CALL(mount, afar_fs_lookup(mount->fs, who, ino_of(mount, parent), name, &stat)),
 		&stat);
-}
-
-void forget_node(struct mount *mount, fuse_ino_t node, uint64_t nr)
-{
-	/* Without a session there is nothing to forget: its end has forgotten all. */
-	if (session_enter(mount) == 0)
-		afar_fs_forget(mount->fs, ino_of(mount, node), nr);
-	session_leave(mount, 0);
 }
 
 void do_forget(fuse_req_t req, fuse_ino_t node, uint64_t nr)

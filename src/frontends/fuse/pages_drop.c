@@ -22,19 +22,8 @@ struct waiting {
 	struct afar_drop *drop; /* NULL: a request */
 };
 
-static pthread_cond_t added;
 static CDS_LIST_HEAD(queue);
 static unsigned nr_droppers, nr_idle;
-
-void drops_begin(const pthread_condattr_t *attributes)
-{
-	pthread_cond_init(&added, attributes);
-}
-
-void drops_end(void)
-{
-	pthread_cond_broadcast(&added);
-}
 
 /* ---- Telling the kernel */
 
@@ -119,9 +108,9 @@ static void wait_for_queue(void)
 
 	nr_idle++;
 	if (cds_list_empty(&queue))
-		pthread_cond_wait(&added, &pages_mutex);
+		pthread_cond_wait(&pages_threads.queued, &pages_mutex);
 	else
-		pthread_cond_timedwait(&added, &pages_mutex, &until);
+		pthread_cond_timedwait(&pages_threads.queued, &pages_mutex, &until);
 	nr_idle--;
 }
 
@@ -170,7 +159,7 @@ void drops_add(struct pages *pages, struct waiting *waiting)
 		cds_list_add_tail(&pages->queued, &queue);
 	}
 	drops_are_possible();
-	pthread_cond_signal(&added);
+	pthread_cond_signal(&pages_threads.queued);
 }
 
 /* ---- Those who wait */

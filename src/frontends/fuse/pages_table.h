@@ -40,7 +40,7 @@ struct pages {
 	struct waiting *waiting;
 };
 
-/* ---- The table (pages.c). The mutex is held where nothing else is said */
+/* ---- The table (pages_table.c). The mutex is held where nothing else is said */
 
 extern pthread_mutex_t pages_mutex; /* guards all, but what is atomic */
 /* Files with users that the kernel may have pages of. */
@@ -56,6 +56,7 @@ void pages_forget_unused(struct pages *pages);
 /* Drops a user. */
 void pages_put(struct pages *pages);
 void pages_set_present(struct pages *pages, bool is);
+void pages_set_closed(struct pages *pages, bool is);
 /* Calls `visit` for each. */
 void pages_for_each(void (*visit)(void *argument, struct pages *pages), void *argument);
 
@@ -65,10 +66,11 @@ struct timespec pages_after_ms(long ms);
  * the mutex. */
 uint64_t pages_quiet_since(struct mount *mount, uint64_t ino);
 
-/* ---- Threads (pages_watch.c). The mutex is held */
+/* ---- Threads (pages_table.c). The mutex is held */
 
 struct pages_threads {
 	pthread_cond_t changed; /* with the clock that nobody sets, as the next */
+	pthread_cond_t queued;	/* a file to drop pages of */
 	struct mount *serving;	/* NULL: there are no threads, or they are to end */
 	bool has_ended;
 	unsigned nr_running, nr_in_kernel;
@@ -79,21 +81,22 @@ extern struct pages_threads pages_threads;
 
 /* Lets threads run from now on. */
 void pages_serve(struct mount *mount);
-/* Begins those that look after files. One that could not be begun is tried again with the next request. */
-void pages_watch(struct mount *mount);
 bool pages_start(void *(*run)(void *argument));
 /* Ends the calling thread, and lets the mutex go. */
 void pages_end_thread(void);
 
+/* ---- Looking after files (pages_watch.c). The mutex is held */
+
+/* Begins the threads. One that could not be begun is tried again with the next request. */
+void pages_watch(struct mount *mount);
+
 /* ---- Dropping (pages_drop.c). The mutex is held */
 
-void drops_begin(const pthread_condattr_t *attributes);
 /* Has pages dropped. `waiting` is told then; may be NULL. */
 void drops_add(struct pages *pages, struct waiting *waiting);
 /* Returns whether somebody is there who drops pages. */
 bool drops_are_possible(void);
 /* All who drop pages may wait for some that are being read. */
 void drops_help(void);
-void drops_end(void);
 
 #endif

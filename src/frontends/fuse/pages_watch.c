@@ -4,7 +4,6 @@
  * manager. Another one has the manager promise again to ask before others write them. The threads begin with the first page.
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "pages_table.h"
@@ -18,8 +17,6 @@
 #define TRY_MS	     2U
 #define END_S	     1
 
-struct pages_threads pages_threads;
-
 static bool is_looking, is_renewing; /* their threads run */
 static uint64_t renewing_since;	     /* 0: nothing is being asked */
 static uint64_t tried_at;
@@ -28,33 +25,6 @@ static int64_t (*keep_quiet)(struct mount *mount, uint64_t ino);
 void pages_renew_by(int64_t (*call)(struct mount *mount, uint64_t ino))
 {
 	keep_quiet = call;
-}
-
-/* ---- Threads */
-
-void pages_end_thread(void)
-{
-	pages_threads.nr_running--;
-	pthread_cond_broadcast(&pages_threads.changed);
-	pthread_mutex_unlock(&pages_mutex);
-}
-
-bool pages_start(void *(*run)(void *argument))
-{
-	sigset_t all, old;
-	pthread_t thread;
-	int ret;
-
-	/* Signals are for libfuse's main thread. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	ret = pthread_create(&thread, NULL, run, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (ret)
-		return false;
-	pages_threads.nr_running++;
-	pthread_detach(thread);
-	return true;
 }
 
 /* ---- Looking after files */
@@ -199,12 +169,6 @@ static void *renew_all(void *argument)
 	return NULL;
 }
 
-void pages_serve(struct mount *mount)
-{
-	if (!pages_threads.has_ended)
-		pages_threads.serving = mount;
-}
-
 void pages_watch(struct mount *mount)
 {
 	pages_serve(mount);
@@ -253,7 +217,7 @@ bool pages_end(void)
 	pages_threads.serving = NULL;
 	pages_threads.has_ended = true;
 	pthread_cond_broadcast(&pages_threads.changed);
-	drops_end();
+	pthread_cond_broadcast(&pages_threads.queued);
 	/* Calls of the library are waited for, as those of requests are. */
 	while (pages_threads.nr_running > pages_threads.nr_in_kernel)
 		pthread_cond_wait(&pages_threads.changed, &pages_mutex);
