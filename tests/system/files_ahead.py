@@ -14,6 +14,8 @@ READING, WRITING = range(2)  # slots of open files
 class Native:
     """A program that uses the library. It says that it reads from front to back."""
 
+    reads = 40
+
     def __init__(self, hand, fs):
         self.hand = subprocess.Popen([hand, fs], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
@@ -49,7 +51,9 @@ class Native:
 
 
 class Mount:
-    """A program of a mount."""
+    """A program of a mount. Shortly after a change elsewhere nothing is read ahead, and it is quick."""
+
+    reads = 1000
 
     def __init__(self, path):
         self.path = path
@@ -109,11 +113,11 @@ def change_once(world, reader, writer):
     """The window is open and filled where the change is made, and shortly behind."""
     reader.open(READING, "ahead", "r")
     at = random.randrange(world.length // 2 // WORD) * WORD
-    at = world.see(reader, at, random.randrange(4, 40))
+    at = world.see(reader, at, random.randrange(4, reader.reads))
     writer.open(WRITING, "ahead", "w")
     for _ in range(random.randrange(1, 3)):
         offset = at + random.randrange(3) * WORD
-        if random.randrange(3):
+        if random.randrange(4):
             world.write(writer, offset)
         else:
             world.cut(writer, offset)
@@ -134,8 +138,9 @@ def main():
     for number in range(nr):
         random.seed(number)
         reader = parties[number % len(parties)]
-        # Every other round of changes is the readers' own.
-        writer = reader if number // len(parties) % 2 == 0 else random.choice(parties)
+        # Every third round of changes is the readers' own.
+        others = [party for party in parties if party is not reader]
+        writer = reader if number // len(parties) % 3 == 0 else random.choice(others)
         change_once(world, reader, writer)
     for party in parties:
         party.end()

@@ -20,7 +20,7 @@ if [ "$1" = mounts ]; then
 	set -- mounts kept passed
 fi
 shift
-timeout $((120 * slowness)) python3 "$here/files_ahead.py" 60 "$FILE_HAND" f bytes "$@" 2>said || fail "$(tail -n 9 said)"
+timeout $((120 * slowness)) python3 "$here/files_ahead.py" 80 "$FILE_HAND" f bytes "$@" 2>said || fail "$(tail -n 9 said)"
 for mount; do
 	end_mount "$mount"
 done

@@ -12,7 +12,8 @@
 #define FIRST_BYTES    65536U /* of a window that was just opened, at least */
 #define FIRST_REQUESTS 4U
 #define BLOCK_MIN      32768U
-#define REST_NS	       ((uint64_t)1000000000)
+#define REST_FIRST_NS  ((uint64_t)20000000) /* after a failure; doubles up to: */
+#define REST_MAX_NS    ((uint64_t)1000000000)
 
 static size_t slot_bytes(const struct stream *stream)
 {
@@ -34,7 +35,7 @@ void stream_init(struct stream *stream, size_t limit, _Atomic int64_t *budget)
 {
 	pthread_condattr_t attributes;
 
-	*stream = (struct stream){.budget = budget, .limit = limit};
+	*stream = (struct stream){.budget = budget, .limit = limit, .rest_ns = REST_FIRST_NS / 2};
 	pthread_mutex_init(&stream->lock, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -89,7 +90,8 @@ static void close_window(struct stream *stream)
 
 static void rest(struct stream *stream)
 {
-	stream->rests_until = clock_coarse_ns() + REST_NS;
+	stream->rest_ns = stream->rest_ns < REST_MAX_NS / 2 ? stream->rest_ns * 2 : REST_MAX_NS;
+	stream->rests_until = clock_coarse_ns() + stream->rest_ns;
 	close_window(stream);
 }
 
@@ -168,7 +170,7 @@ void stream_open(struct stream *stream, uint64_t next, size_t length)
 		goto out_unlock;
 	if (atomic_fetch_sub(stream->budget, (int64_t)stream->limit) < (int64_t)stream->limit) {
 		atomic_fetch_add(stream->budget, (int64_t)stream->limit);
-		stream->rests_until = clock_coarse_ns() + REST_NS;
+		stream->rests_until = clock_coarse_ns() + REST_MAX_NS;
 		goto out_unlock;
 	}
 	stream->memory = aligned_alloc(FILE_UNIT, stream->limit);
@@ -421,6 +423,7 @@ void stream_end_fill(struct stream *stream, const struct stream_fill *fill, ssiz
 		block->length = (size_t)result;
 		block->since = since;
 		block->state = STREAM_FULL;
+		stream->rest_ns = REST_FIRST_NS / 2;
 	} else {
 		block->state = STREAM_EMPTY;
 	}

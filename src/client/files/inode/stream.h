@@ -62,6 +62,7 @@ struct stream {
 	uint64_t ahead;		 /* where the next block begins */
 	size_t bytes;		 /* how much is to be read ahead now */
 	uint64_t rests_until;	 /* after a failure; clock_coarse_ns() */
+	uint64_t rest_ns;	 /* how long that was */
 	struct stream_block blocks[STREAM_BLOCKS];
 };
 
