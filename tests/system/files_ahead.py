@@ -117,7 +117,7 @@ def change_once(world, reader, writer):
     writer.open(WRITING, "ahead", "w")
     for _ in range(random.randrange(1, 3)):
         offset = at + random.randrange(3) * WORD
-        if random.randrange(4):
+        if random.randrange(2 if writer is reader else 4):
             world.write(writer, offset)
         else:
             world.cut(writer, offset)
