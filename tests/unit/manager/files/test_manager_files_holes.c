@@ -94,6 +94,52 @@ static void test_a_hole_gets_room_around(void **state)
 	assert_int_equal(free_units(), POOL_UNITS);
 }
 
+#define NR_WRITTEN 1024U
+
+/* Writes so many units in any order, one of `step`. Returns how often it asks. */
+static unsigned count_questions(const char *name, uint64_t step)
+{
+	uint64_t file = must_make(ROOT, name, S_IFREG | 0644), order[NR_WRITTEN], used = 0;
+	bool has[NR_WRITTEN * 16] = {0};
+	unsigned nr_calls = 0, seed = 1;
+
+	FILE_DO(ask_file_open(file, 1), 0);
+	FILE_DO(exact(ask_extend(file, NR_WRITTEN * 16 * FILE_UNIT, FILE_UNIT)), 0);
+	for (uint64_t i = 0; i < NR_WRITTEN; i++) {
+		uint64_t at = (unsigned)rand_r(&seed) % (i + 1);
+
+		order[i] = order[at];
+		order[at] = i * step;
+	}
+	for (uint64_t i = 0; i < NR_WRITTEN; i++) {
+		struct units room;
+
+		if (has[order[i]]) {
+			used++;
+			continue;
+		}
+		room = extend_hole(file, order[i], used, NULL);
+		for (uint64_t unit = room.from; unit < room.to; unit++)
+			has[unit] = true;
+		used = 0;
+		nr_calls++;
+	}
+	FILE_DO(ask_file_close(1), 0);
+	FILE_DO(ask_remove(ROOT, name, false), 0);
+	fixture_advance(&fixture, 1000);
+	return nr_calls;
+}
+
+/* Blocks in any order ask for few of them. Sparse ones get no more than may stay unwritten, and ask for most. */
+static void test_any_order_asks_seldom(void **state)
+{
+	(void)state;
+	EXPECT(&client, ask_reserve(fs_number, 15 * POOL_BYTES), 0);
+	EXPECT(&client, ask_resize(fs_number, 16 * POOL_BYTES), 0);
+	assert_true(count_questions("all", 1) < NR_WRITTEN / 16);
+	assert_true(count_questions("some", 16) < NR_WRITTEN);
+}
+
 /* Writes here and there, and never around there: a limited part stays unwritten. An exact wish gets nothing around it, nor does a
  * client of before, which would give nothing back. */
 static void test_little_is_left_in_holes(void **state)
@@ -305,9 +351,10 @@ static void test_many_parts_go_back(void **state)
 TEST_GROUP(manager_files_holes)
 {
 	const struct CMUnitTest tests[] = {
-		FILES_TEST(test_a_hole_gets_room_around), FILES_TEST(test_little_is_left_in_holes),
-		FILES_TEST(test_holes_get_the_last_room), FILES_TEST(test_unwritten_room_goes_back),
-		FILES_TEST(test_unwritten_room_stays),	  FILES_TEST(test_many_parts_go_back),
+		FILES_TEST(test_a_hole_gets_room_around),  FILES_TEST(test_any_order_asks_seldom),
+		FILES_TEST(test_little_is_left_in_holes),  FILES_TEST(test_holes_get_the_last_room),
+		FILES_TEST(test_unwritten_room_goes_back), FILES_TEST(test_unwritten_room_stays),
+		FILES_TEST(test_many_parts_go_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
