@@ -185,12 +185,13 @@ static void add_store_work(json_t *out, const Afar__StoreReport *report)
 		const char *name;
 		uint64_t value;
 	} fields[] = {
-		{"cache_bytes", is->cache_bytes},   {"cached_bytes", is->cached_bytes},
-		{"cache_hits", is->cache_hits},	    {"cache_misses", is->cache_misses},
-		{"cache_shared", is->cache_shared}, {"cache_past", is->cache_past},
-		{"device_reads", is->device_reads}, {"user_blocks", is->user_blocks},
-		{"moved_blocks", is->moved_blocks}, {"written_blocks", is->written_blocks},
-		{"nr_flushes", is->nr_flushes},	    {"nr_cleaned", is->nr_cleaned},
+		{"cache_bytes", is->cache_bytes},	{"cached_bytes", is->cached_bytes},
+		{"cache_hits", is->cache_hits},		{"cache_misses", is->cache_misses},
+		{"cache_shared", is->cache_shared},	{"cache_past", is->cache_past},
+		{"merged_writes", is->merged_writes},	{"device_reads", is->device_reads},
+		{"user_blocks", is->user_blocks},	{"moved_blocks", is->moved_blocks},
+		{"written_blocks", is->written_blocks}, {"nr_flushes", is->nr_flushes},
+		{"nr_cleaned", is->nr_cleaned},
 	};
 
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)

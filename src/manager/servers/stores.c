@@ -85,6 +85,7 @@ static void copy_report(Afar__StoreReport *out, const Afar__StoreReport *report)
 	out->cache_misses = report->cache_misses;
 	out->cache_shared = report->cache_shared;
 	out->cache_past = report->cache_past;
+	out->merged_writes = report->merged_writes;
 	out->device_reads = report->device_reads;
 	out->user_blocks = report->user_blocks;
 	out->moved_blocks = report->moved_blocks;

@@ -47,6 +47,7 @@ static void fill_work(const struct store_work_stat *work, Afar__StoreReport *out
 	out->cache_misses = work->nr_misses;
 	out->cache_shared = work->nr_shared;
 	out->cache_past = work->nr_past;
+	out->merged_writes = work->nr_merged;
 	out->device_reads = work->device_reads;
 	out->user_blocks = work->user_blocks;
 	out->moved_blocks = work->moved_blocks;

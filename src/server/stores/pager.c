@@ -16,6 +16,7 @@ int pages_open(struct pages *pages, uint64_t cache_bytes)
 	int ret;
 
 	CDS_INIT_LIST_HEAD(&pages->spare);
+	pages_merge_open(pages);
 	ret = pages_cache_open(pages, cache_bytes);
 	return ret == 0 ? stage_open(&pages->stage, PAGES_BYTES) : ret;
 }
@@ -25,6 +26,7 @@ void pages_close(struct pages *pages)
 	struct page_io *io, *next;
 
 	pages_cache_close(pages);
+	pages_merge_close(pages);
 	if (!pages->stage.zones)
 		return;
 	cds_list_for_each_entry_safe (io, next, &pages->spare, node)
@@ -320,10 +322,10 @@ static void page_begin(struct fabric_pager *pager, struct fabric_paged *paged)
 	io->is_under_way = true;
 	io->status = 0;
 	io->nr_left = 1; /* until all parts have begun */
-	if (paged->is_write)
-		begin_write(io);
-	else
+	if (!paged->is_write)
 		begin_read(io);
+	else if (!pages_write_merged(io))
+		begin_write(io);
 	page_part_ended(io, 0);
 }
 

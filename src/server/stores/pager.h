@@ -26,6 +26,8 @@
 
 #define PAGES_BYTES (UINT64_C(48) << 20) /* of all zones of a store */
 
+#define PAGES_BUCKETS 256U /* of blocks that are written in part */
+
 struct store;
 struct store_extent;
 
@@ -35,7 +37,10 @@ struct pages {
 	struct cache *cache;	    /* NULL: nothing is kept */
 	void *frames;		    /* of it, so many bytes: */
 	uint64_t frames_bytes;
-	struct cds_list_head spare_fills; /* struct page_fill */
+	struct cds_list_head spare_fills;	     /* struct page_fill */
+	struct cds_list_head merging[PAGES_BUCKETS]; /* struct page_block */
+	struct cds_list_head spare_blocks, spare_batches;
+	uint64_t nr_merged; /* writes that went along with another one's put */
 };
 
 /* Keeps pages in `cache_bytes`, rounded down to a multiple of SEGMENT_MIN; 0: keeps none. Errors are

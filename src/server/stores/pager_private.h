@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shared by pager.c (transfers) and pager_cached.c (those that go through the cache). */
+/* Shared by pager.c (transfers), pager_cached.c (reads through the cache) and pager_merged.c (writes
+ * of parts of blocks). */
 #ifndef SERVER_PAGER_PRIVATE_H
 #define SERVER_PAGER_PRIVATE_H
 
@@ -37,7 +38,7 @@ struct page_io {
 		nr_left; /* parts that have not ended: requests to the layer, waits, the beginning */
 	unsigned nr_at_layer; /* requests */
 	int status;
-	uint64_t skip; /* a read: bytes of its first block before it */
+	uint64_t skip; /* bytes of its first block before it */
 	union {
 		struct {
 			struct ftl_get get;
@@ -48,6 +49,8 @@ struct page_io {
 			struct ftl_put put;
 			struct ftl_sync sync;
 			struct cache_change change;
+			struct cds_list_head merged; /* in its block, or its batch */
+			bool is_durable;
 		};
 	};
 };
@@ -64,5 +67,12 @@ struct cache_frame *pages_pin(const struct store_extent *extent, const struct fa
 /* Begins a read. Returns how many bytes from its start on the cache brings, each block a part of the
  * transfer. */
 uint64_t pages_read_cached(struct page_io *io);
+
+/* ---- pager_merged.c */
+
+void pages_merge_open(struct pages *pages);
+void pages_merge_close(struct pages *pages);
+/* Begins a write of a part of a block, perhaps together with others. False: it is none. */
+bool pages_write_merged(struct page_io *io);
 
 #endif

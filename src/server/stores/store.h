@@ -77,9 +77,10 @@ struct store_term {
 struct store_work_stat {
 	uint64_t nr_hits, nr_misses, nr_shared, nr_past; /* of the cache: see cache.h */
 	uint64_t cache_bytes, cached_bytes;		 /* all of it, and what is used */
-	uint64_t device_reads;				 /* for reads of clients, and the scrub's */
-	uint64_t user_blocks;				 /* written for clients */
-	uint64_t moved_blocks;				 /* written by the cleaner */
+	uint64_t nr_merged;	 /* writes of parts of blocks that went along with another one's */
+	uint64_t device_reads;	 /* for reads of clients, and the scrub's */
+	uint64_t user_blocks;	 /* written for clients */
+	uint64_t moved_blocks;	 /* written by the cleaner */
 	uint64_t written_blocks; /* to the device, all that it writes included */
 	uint64_t nr_flushes;
 	uint64_t nr_cleaned; /* segments */

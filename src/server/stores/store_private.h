@@ -8,7 +8,8 @@
  *   store_extents.c     what is asked of its extents
  *   store_table.c       which extents there are, and their changes
  *   store_trims.c       what is given back
- *   pager.c             the transfers of clients; pager_cached.c: those that go through the cache
+ *   pager.c             the transfers of clients; pager_cached.c: reads through the cache;
+ *                       pager_merged.c: writes of parts of blocks
  *   cache.c             which blocks are in memory
  *   store_records.c     what it writes about itself
  *   store_device.c      the device and its layer, made and opened

@@ -126,6 +126,7 @@ static struct store_work_stat work_of(const struct store *store, const struct ft
 		.nr_past = cache.nr_past,
 		.cache_bytes = (uint64_t)cache.nr_frames * CACHE_BLOCK,
 		.cached_bytes = (uint64_t)cache.nr_used * CACHE_BLOCK,
+		.nr_merged = store->pages.nr_merged,
 		.device_reads = stat->device_reads,
 		.user_blocks = stat->user_blocks,
 		.moved_blocks = stat->moved_blocks,

@@ -197,10 +197,11 @@ static struct table *server_table(const json_t *model)
 /* A row tells what a store's cache and layer do. */
 static void store_work_row(struct table *table, const json_t *store)
 {
-	static const char *const rates[] = {
-		"hits_per_s",	      "shared_per_s",	      "misses_per_s",
-		"past_per_s",	      "device_reads_per_s",   "user_blocks_per_s",
-		"moved_blocks_per_s", "written_blocks_per_s", "flushes_per_s"};
+	static const char *const rates[] = {"hits_per_s",	    "shared_per_s",
+					    "misses_per_s",	    "past_per_s",
+					    "device_reads_per_s",   "merged_writes_per_s",
+					    "user_blocks_per_s",    "moved_blocks_per_s",
+					    "written_blocks_per_s", "flushes_per_s"};
 	const json_t *amplification = json_object_get(store, "write_amplification");
 	char text[CELL_BYTES] = "-";
 
@@ -215,9 +216,10 @@ static void store_work_row(struct table *table, const json_t *store)
 /* NULL: there are no stores. */
 static struct table *store_table(const json_t *model)
 {
-	static const char *const headings[] = {"STORE",	    ">HITS/s",	  ">SHARED/s", ">MISSES/s",
-					       ">PAST/s",   ">DEVICE/s",  ">PUT/s",    ">MOVED/s",
-					       ">BLOCKS/s", ">FLUSHES/s", ">AMPL",     NULL};
+	static const char *const headings[] = {"STORE",	   ">HITS/s",	">SHARED/s",  ">MISSES/s",
+					       ">PAST/s",  ">DEVICE/s", ">MERGED/s",  ">PUT/s",
+					       ">MOVED/s", ">BLOCKS/s", ">FLUSHES/s", ">AMPL",
+					       NULL};
 	struct table *table = NULL;
 	const json_t *server, *store;
 	size_t i, j;

@@ -110,10 +110,15 @@ static void add_store_work(json_t *out, const json_t *before, const json_t *now,
 	static const struct {
 		const char *name, *of;
 	} rates[] = {
-		{"hits_per_s", "cache_hits"},		{"misses_per_s", "cache_misses"},
-		{"shared_per_s", "cache_shared"},	{"past_per_s", "cache_past"},
-		{"device_reads_per_s", "device_reads"}, {"user_blocks_per_s", "user_blocks"},
-		{"moved_blocks_per_s", "moved_blocks"}, {"written_blocks_per_s", "written_blocks"},
+		{"hits_per_s", "cache_hits"},
+		{"misses_per_s", "cache_misses"},
+		{"shared_per_s", "cache_shared"},
+		{"past_per_s", "cache_past"},
+		{"device_reads_per_s", "device_reads"},
+		{"merged_writes_per_s", "merged_writes"},
+		{"user_blocks_per_s", "user_blocks"},
+		{"moved_blocks_per_s", "moved_blocks"},
+		{"written_blocks_per_s", "written_blocks"},
 		{"flushes_per_s", "nr_flushes"},
 	};
 	const bool is_told = json_is_integer(json_object_get(now, "written_blocks"));

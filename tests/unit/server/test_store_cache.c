@@ -686,6 +686,142 @@ static void test_sums_are_kept(void **state)
 	bed_close(&bed);
 }
 
+/* ---- Writes of parts of a block */
+
+#define PART 64U
+
+/* Begins a write, and behind it a read of a page that is kept. So the write has come when that read is
+ * counted. */
+static void writer_begin(struct bed *bed, struct reader *writer, uint64_t session, uint64_t at,
+			 bool is_durable)
+{
+	struct fabric_piece in = {.addr = writer->bytes, .length = PART};
+	struct fabric_piece out = {.addr = writer->bytes + PART, .length = PART};
+	const uint64_t key = bed->key.on[0].key;
+
+	data_client_open(&writer->client);
+	join(bed, &writer->client, session);
+	memcpy(writer->bytes, bed->image + at, PART);
+	writer->memory = data_client_lend(&writer->client, writer->bytes, FTL_BLOCK);
+	in.descriptor = out.descriptor = writer->memory.descriptor;
+	assert_int_equal((is_durable ? fabric_write_durable : fabric_write)(
+				 writer->client.endpoint, &in, 1, remote(bed, at), key, 1),
+			 0);
+	assert_int_equal(fabric_read(writer->client.endpoint, &out, 1, remote(bed, 2 * AT), key, 2),
+			 0);
+}
+
+/* Returns how the write has ended. */
+static int writer_end(struct reader *writer)
+{
+	struct fabric_completion completion = {0};
+	struct fabric_event event;
+	int status = 0;
+
+	for (unsigned nr = 0; nr < 2;) {
+		if (data_client_step(&writer->client, &completion, &event) != 1)
+			continue;
+		status = completion.context == 1 ? completion.status : status;
+		nr++;
+	}
+	reader_close(writer);
+	return status;
+}
+
+static void await_hits(struct bed *bed, uint64_t nr_hits)
+{
+	const uint64_t deadline = clock_deadline_ms(DATA_CLIENT_PATIENCE_MS);
+
+	while (count(bed).nr_hits != nr_hits) {
+		assert_true(clock_ns() < deadline);
+		test_pause();
+	}
+}
+
+/* Writes that come while one of their page is at the layer are few puts, whoever writes and whether it
+ * shall be durable. The last one adjoins no other. */
+static void test_writes_of_a_page_are_merged(void **state)
+{
+	static struct reader writers[NR_READERS];
+	struct store_work_stat before, after;
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed, CACHE_BYTES);
+	write_at(&bed, AT, FTL_BLOCK, true);
+	expect(&bed, AT, FTL_BLOCK);
+	expect(&bed, 2 * AT, FTL_BLOCK);
+	before = await_all(&bed, 2);
+	fill(bed.image + AT, 31 * PART, 1000);
+	fill(bed.image + AT + 40 * PART, PART, 1001);
+	flash_gate_hold(FLASH_IO_READ);
+	writer_begin(&bed, &writers[0], 1, AT, false);
+	flash_gate_await(FLASH_IO_READ, 1);
+	for (unsigned i = 1; i < NR_READERS; i++)
+		writer_begin(&bed, &writers[i], i % 4, AT + (i == 31 ? 40 : i) * PART, i % 2);
+	await_hits(&bed, NR_READERS);
+	flash_gate_release();
+	for (unsigned i = 0; i < NR_READERS; i++)
+		assert_int_equal(writer_end(&writers[i]), 0);
+	expect(&bed, AT, FTL_BLOCK);
+	after = await_all(&bed, 2 + NR_READERS + 1);
+	assert_int_equal(after.nr_merged, 29);
+	assert_int_equal(after.user_blocks - before.user_blocks, 3);
+	bed_close(&bed);
+}
+
+/* A durable write is answered when a flush has ended, another one of the same put before. */
+static void test_merged_writes_are_answered_apart(void **state)
+{
+	static struct reader writers[3];
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed, CACHE_BYTES);
+	write_at(&bed, AT, FTL_BLOCK, true);
+	expect(&bed, 2 * AT, FTL_BLOCK);
+	await_all(&bed, 1);
+	fill(bed.image + AT, 3 * PART, 1000);
+	flash_gate_hold(FLASH_IO_READ);
+	flash_gate_hold(FLASH_IO_FLUSH);
+	writer_begin(&bed, &writers[0], 1, AT, false);
+	flash_gate_await(FLASH_IO_READ, 1);
+	writer_begin(&bed, &writers[1], 2, AT + PART, true);
+	writer_begin(&bed, &writers[2], 3, AT + 2 * PART, false);
+	await_hits(&bed, 2 + 1);
+	flash_gate_let(FLASH_IO_READ);
+	assert_int_equal(writer_end(&writers[0]), 0);
+	assert_int_equal(writer_end(&writers[2]), 0);
+	flash_gate_await(FLASH_IO_FLUSH, 1);
+	expect(&bed, AT, FTL_BLOCK);
+	assert_int_equal(
+		fabric_queue_poll(writers[1].client.queue, &(struct fabric_completion){0}, 1), 0);
+	flash_gate_release();
+	assert_int_equal(writer_end(&writers[1]), 0);
+	assert_int_equal(await_all(&bed, 5).nr_merged, 1);
+	bed_close(&bed);
+}
+
+/* All who wait hear of it, those in the batch and those behind it. */
+static void test_a_device_that_goes_with_writes(void **state)
+{
+	static struct reader writers[8];
+	struct bed bed;
+
+	(void)state;
+	bed_open(&bed, CACHE_BYTES);
+	write_at(&bed, AT, FTL_BLOCK, true);
+	expect(&bed, 2 * AT, FTL_BLOCK);
+	flash_gate_hold(FLASH_IO_READ);
+	for (unsigned i = 0; i < 8; i++)
+		writer_begin(&bed, &writers[i], i % 4, AT + i * PART, i % 2);
+	await_hits(&bed, 8);
+	flash_gate_break(-EIO);
+	for (unsigned i = 0; i < 8; i++)
+		assert_int_equal(writer_end(&writers[i]), -EIO);
+	bed_close(&bed);
+}
+
 /* ---- Everything */
 
 static unsigned dice(unsigned sides)
@@ -755,6 +891,9 @@ TEST_GROUP(store_cache)
 		cmocka_unit_test(test_replies_leave_nothing_behind),
 		cmocka_unit_test(test_long_reads_go_past),
 		cmocka_unit_test(test_sums_are_kept),
+		cmocka_unit_test(test_writes_of_a_page_are_merged),
+		cmocka_unit_test(test_merged_writes_are_answered_apart),
+		cmocka_unit_test(test_a_device_that_goes_with_writes),
 		cmocka_unit_test(test_like_memory),
 		cmocka_unit_test(test_without),
 	};
