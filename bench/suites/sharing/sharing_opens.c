@@ -50,7 +50,7 @@ static int use(struct afar_fs *fs, uint64_t ino)
 	return ret ? scene_fail("close a file", ret) : 0;
 }
 
-/* Gives the time of one, in µs. Of PARTS files one after the other `nr_kept` are kept. */
+/* Gives the time of one, in µs. It opens PARTS files one after the other, of which `nr_kept` are kept. */
 static int time_mean(struct opens_stage *stage, unsigned nr_kept, double *value)
 {
 	const uint64_t begin = clock_ns(), end = begin + bench_span_ns(SPAN_NS);

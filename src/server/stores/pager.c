@@ -72,6 +72,16 @@ static void free_io(struct page_io *io)
 	cds_list_add(&io->node, &pages->spare);
 }
 
+/* The layer is done with it. */
+static void finish(struct page_io *io)
+{
+	io->is_under_way = false;
+	if (io->paged)
+		fabric_paged_ended(io->paged, io->status);
+	else
+		free_io(io);
+}
+
 /* Frees a lost transfer. A read may land there even now, so its pages go back to the kernel: who
  * gets the addresses next gets other pages. A buffer of the zones stays taken. */
 static void forget_io(struct store_work *work)
@@ -152,6 +162,7 @@ static int page_take(struct fabric_pager *pager, struct fabric_paged *paged)
 		return error_code(-ENOMEM);
 	io->extent = extent;
 	io->work = work;
+	io->finish = finish;
 	io->pinned = paged->is_write ? NULL : pages_pin(extent, paged);
 	ret = io->pinned ? take_pinned(io, paged) : take_memory(pages, io, layer_bytes(paged));
 	if (ret != 0) {
@@ -179,24 +190,6 @@ static void page_leave(struct fabric_pager *pager, struct fabric_paged *paged)
 }
 
 /* ---- The layer */
-
-/* The layer is done with it. */
-static void finish(struct page_io *io)
-{
-	io->is_under_way = false;
-	if (io->paged)
-		fabric_paged_ended(io->paged, io->status);
-	else
-		free_io(io);
-}
-
-void page_part_ended(struct page_io *io, int result)
-{
-	if (result != 0 && io->status == 0)
-		io->status = result;
-	if (--io->nr_left == 0)
-		finish(io);
-}
 
 /* A request of the transfer to the layer has ended. */
 static void on_ended(struct page_io *io, int result)

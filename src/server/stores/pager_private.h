@@ -38,7 +38,8 @@ struct page_io {
 		nr_left; /* parts that have not ended: requests to the layer, waits, the beginning */
 	unsigned nr_at_layer; /* requests */
 	int status;
-	uint64_t skip; /* bytes of its first block before it */
+	void (*finish)(struct page_io *io); /* called when all parts have ended */
+	uint64_t skip;			    /* bytes of its first block before it */
 	union {
 		struct {
 			struct ftl_get get;
@@ -56,7 +57,13 @@ struct page_io {
 };
 
 /* A part of the transfer has ended. */
-void page_part_ended(struct page_io *io, int result);
+static inline void page_part_ended(struct page_io *io, int result)
+{
+	if (result != 0 && io->status == 0)
+		io->status = result;
+	if (--io->nr_left == 0)
+		io->finish(io);
+}
 
 /* ---- pager_cached.c */
 
