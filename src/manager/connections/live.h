@@ -62,7 +62,7 @@ struct live_session {
 	bool is_cut;		 /* the connection is to be closed when its end is committed */
 	uint64_t lease_deadline; /* without a peer */
 	bool is_looked_at;	 /* it is being asked for its figures */
-	Afar__SessionUse *use; /* what it said last; NULL: nothing yet */
+	Afar__SessionUse *use;	 /* what it said last; NULL: nothing yet */
 	uint64_t used_at;
 };
 
