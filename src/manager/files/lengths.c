@@ -223,6 +223,7 @@ static uint64_t around_max(const struct file *file, const struct file_wish *wish
 	most = most < written ? most : written;
 	max = max < most ? max : most;
 	most = fs->space.longest / FILE_UNIT / 4;
+	most = most < units_left(fs) ? most : units_left(fs);
 	return max + missing < most ? max : most > missing ? most - missing : 0;
 }
 

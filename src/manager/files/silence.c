@@ -132,11 +132,15 @@ static Afar__Request *new_probe(const struct fs *fs)
 static int probed(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
 {
 	struct fs *fs = files_find(core, outgoing->fs);
-	const struct delegate *delegate = fs ? delegate_find(fs, outgoing->session) : NULL;
+	struct delegate *delegate = fs ? delegate_find(fs, outgoing->session) : NULL;
 
 	(void)is_done;
-	if (delegate && delegate->probed_peer == event->peer)
+	if (!delegate || delegate->probed_peer != event->peer)
+		return 0;
+	if (event->answer)
 		silence_answered(fs, outgoing->session, outgoing->recall);
+	else
+		delegate->probed_peer = NULL;
 	return 0;
 }
 

@@ -521,6 +521,11 @@ void file_undo_close(struct late_close *closing)
 	if (!closing->is_change)
 		return;
 	free(closing->sync.unwritten);
+	/* It may have been done: then its room is another file's. Nobody uses the inode. */
+	if (closing->is_trimmed) {
+		view_close(&closing->file->inode->view);
+		inode_forget(closing->file->inode);
+	}
 	touch_again(closing->file->inode, (enum inode_touched)closing->touched);
 	end_sync(closing->file->inode, &closing->sync);
 	inode_go_on(closing->file->inode);

@@ -162,7 +162,12 @@ static int resize_once(struct afar_file *file, const struct fs_who *who, uint64_
 		return ret;
 	lower_ends(inode, bytes);
 	ret = call_set_size(file, who, bytes, cut);
-	return ret ? restore_tail(inode, bytes, &tail, ret) : 0;
+	if (ret == 0)
+		return 0;
+	ret = restore_tail(inode, bytes, &tail, ret);
+	/* It may have been done: then the room is another file's. */
+	inode_forget(inode);
+	return ret;
 }
 
 static int resize(struct afar_file *file, const struct fs_who *who, uint64_t bytes)
@@ -242,13 +247,24 @@ static int call_punch(struct afar_file *file, uint64_t from, uint64_t to, bool i
 	return ret;
 }
 
+/* The gate is shut. */
+static int punch_units(struct afar_file *file, uint64_t from, uint64_t to, bool is_spare)
+{
+	int ret = call_punch(file, from, to, is_spare);
+
+	/* It may have been done: then the room is another file's. */
+	if (ret)
+		inode_forget(file->inode);
+	return ret;
+}
+
 void file_unprepare(struct afar_file *file)
 {
 	/* A thread that waits for others' operations here might be the one that should reap them. */
 	if (inode_shut(file->inode, 0))
 		return;
 	if (atomic_exchange(&file->inode->is_prepared, false))
-		call_punch(file, 0, 1, true);
+		punch_units(file, 0, 1, true);
 	inode_reopen(file->inode);
 }
 
@@ -268,7 +284,7 @@ static int punch(struct afar_file *file, uint64_t offset, uint64_t end)
 		to = file_units_up(end);
 	if (from >= to)
 		return zero_range(inode, offset, end);
-	ret = call_punch(file, from, to, false);
+	ret = punch_units(file, from, to, false);
 	/* Others may have made it shorter just before. */
 	if (ret == 0)
 		ret = inode_fetch(inode, offset, end - offset);

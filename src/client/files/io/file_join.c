@@ -40,8 +40,11 @@ static unsigned join(const struct afar_file_vector *vectors, unsigned nr,
 struct afar_file_vector *file_join(const struct afar_file_vector **vectors, unsigned *nr)
 {
 	struct afar_file_vector *joined = NULL;
-	unsigned nr_joined = *nr > 1 ? join(*vectors, *nr, NULL) : *nr;
+	unsigned nr_joined;
 
+	if (*nr < 2)
+		return NULL;
+	nr_joined = join(*vectors, *nr, NULL);
 	if (nr_joined <= *nr / 2)
 		joined = malloc(nr_joined * sizeof(*joined));
 	if (!joined)

@@ -55,6 +55,9 @@ bool file_give_back(struct afar_file *file)
 	nr = file_around_list(&inode->around, &list);
 	if (nr != 0)
 		ret = call_give_back(file, list, nr);
+	/* It may have been done: then the room is another file's. */
+	if (ret)
+		inode_forget(inode);
 	free(list);
 	inode_reopen(inode);
 	return ret == 0 && layout_of(inode) != layout;
