@@ -132,7 +132,7 @@ typedef void (*afar_fs_gone)(void *argument, uint64_t dir, const char *name, uin
 
 struct afar_drop;
 /* Is told to drop the bytes of an inode that the program keeps: another session is about to open it to write, or has written.
- * That session waits, a second at most, until afar_fs_dropped() was called with `drop`. It must return at once, and call nothing
+ * The other one waits, a second at most, until afar_fs_dropped() was called with `drop`. This must return at once, and call nothing
  * else of the library. */
 typedef void (*afar_fs_drop)(void *argument, uint64_t ino, struct afar_drop *drop);
 /* Once for each, from any thread, also after afar_fs_close(). */

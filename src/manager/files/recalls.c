@@ -535,7 +535,7 @@ static bool is_missed(struct hold *hold, unsigned what)
 }
 
 /* Returns until when an event waits for others that have an inode open. After a second without an answer, a session is not
- * waited for until it has answered. What has come in that second counts, however long the manager was busy with other things. */
+ * waited for until it has answered. An answer that came in that second counts, however long the manager was busy. */
 static uint64_t ask_others(struct core *core, struct event *event, const struct fs *fs,
 			   uint64_t ino, unsigned what)
 {
