@@ -220,9 +220,9 @@ static int setup_mount(void **state)
 		return 0;
 	}
 	ret = setup(state);
-	if (ret)
-		return ret;
 	stage = *state;
+	if (ret || !stage)
+		return ret;
 	ret = fuse_mount_afar(&stage->mount, cluster_uri(stage->cluster), FILE_FS, "direct");
 	if (ret) {
 		teardown(stage);

@@ -197,7 +197,7 @@ static int set_up(struct sharing_stage **out, const char *transport, uint32_t ti
 		ret = cluster_start_flash(1, SERVER_BYTES, FLASH_BYTES, &stage->cluster);
 	else
 		ret = cluster_start_over(transport, 1, SERVER_BYTES, &stage->cluster);
-	if (!ret) {
+	if (!ret && stage->memory) {
 		memset(stage->memory, 0x5A, FILE_BYTES);
 		ret = scene_open(&stage->scene, cluster_uri(stage->cluster), 0);
 	}

@@ -205,7 +205,7 @@ bool unregistered_go_on(struct unregistered *unregistered, int status)
 	if (unregistered->op->opcode == AFAR_OP_READ)
 		copy_part(unregistered);
 	unregistered->remaining -= unregistered->length;
-	if (unregistered->remaining)
+	if (unregistered->remaining && unregistered->bounce)
 		bounce_part(unregistered);
 	return unregistered->remaining > 0;
 }

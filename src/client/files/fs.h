@@ -76,15 +76,16 @@ struct file_inode {
 	struct cds_list_head node;    /* of its bucket; guarded by the fs's lock, as the next two */
 	unsigned nr_users;	      /* open files, those that are being opened, and kept holds */
 	bool is_ending;		      /* its last file is being closed */
-	struct cds_list_head locks;   /* struct fs_lock; guarded by the fs's lock, too */
-	atomic_bool has_unsure_locks; /* of a call whose outcome is unknown */
 	atomic_bool has_grown;	      /* it may have room that we asked for, and have not written */
+	atomic_bool has_unsure_locks; /* of a call whose outcome is unknown */
+	struct cds_list_head locks;   /* struct fs_lock; guarded by the fs's lock, too */
 	/* Holds that are kept (fs_kept.h), and how many holds may write. Guarded by the fs's lock. */
 	struct cds_list_head kept_holds;
 	unsigned nr_writers;
 	_Atomic enum inode_touched touched;
 	atomic_uint nr_committing; /* calls under way that tell the manager of a write */
 	_Atomic enum inode_kept kept;
+	atomic_uint nr_long_ways; /* reads and writes that might have been near copies */
 	atomic_bool is_prepared; /* its first unit came with the making; nobody has written there */
 	atomic_bool is_unsynced; /* written since the last sync began: inode_note_write() */
 	struct file_writes *writes; /* fs_losses.c's; NULL: none yet. Guarded by the fs's lock */
@@ -94,7 +95,6 @@ struct file_inode {
 
 	/* Where operations on queues and near copies find the bytes, made from inside the gate; NULL: they go the long way. */
 	struct file_view *_Atomic view;
-	atomic_uint nr_long_ways;  /* reads and writes that might have been near copies */
 	struct streams streams;	   /* what its files have read ahead */
 	pthread_mutex_t appending; /* held over a write at the end */
 	pthread_mutex_t extending; /* held over calls that make room */
@@ -103,10 +103,11 @@ struct file_inode {
 	pthread_cond_t told;
 	pthread_cond_t gate_changed;
 	unsigned nr_inside; /* the gate: threads that move bytes */
-	bool is_shut;
-	bool has_been_shut; /* so parts of it may have been taken away */
 	unsigned
 		nr_holding_up; /* threads that shut it, or have: operations on queues begin nothing */
+	bool is_shut;
+	bool has_been_shut;	      /* so parts of it may have been taken away */
+	bool is_telling;	      /* the manager: where it ends */
 	struct cds_list_head targets; /* of its files, by their target_node */
 	struct file_map map;
 	struct file_ahead ahead;
@@ -116,7 +117,6 @@ struct file_inode {
 	uint64_t appending_to; /* where an append of ours ends that is under way; 0: none */
 	uint64_t end;	       /* that we have told the manager; not more than the size */
 	uint64_t wanted;       /* ends that writers have reached, and wait for being told */
-	bool is_telling;
 };
 
 struct afar_fs {

@@ -189,6 +189,10 @@ static void test_ranges_at_ends(void **state)
 	fill(data, sizeof(data), 3);
 	memset(got, 0xee, sizeof(got));
 	write_bytes(file, data, sizeof(data), 0);
+	assert_int_equal(afar_file_readx(file, ranges, 0), 0);
+	assert_int_equal(afar_file_writex(file, ranges, 0), 0);
+	assert_int_equal(afar_file_readx(file, NULL, 0), 0);
+	assert_int_equal(count_bytes(got, sizeof(got), 0xee), sizeof(got));
 	assert_int_equal(afar_file_readx(file, ranges, nr), 10 + 12 + 4 + 4);
 	assert_memory_equal(got, data + 30, 10);
 	assert_int_equal(count_bytes(got + 10, 6, 0xee), 6);

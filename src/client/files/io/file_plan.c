@@ -58,7 +58,7 @@ static struct plan_run find_run(const struct file_map *map, uint64_t offset, uin
 	uint64_t begin = found ? found->unit * FILE_UNIT : UINT64_MAX;
 	struct plan_run run = {.begin = offset, .end = begin, .is_hole = true};
 
-	if (begin > offset)
+	if (!found || begin > offset)
 		return run;
 	run = (struct plan_run){.begin = begin,
 				.end = begin + found->nr * FILE_UNIT,

@@ -23,7 +23,6 @@
 #define BUDGET_BYTES  ((int64_t)64 << 20)
 #define PROMISE_MS    100
 #define WAIT_MS	      1000 /* for a block that is coming */
-#define REQUEST_PARTS 4U /* what is longer than the window divided by this is read at once anyway */
 
 struct file_stream {
 	struct stream stream;
