@@ -20,9 +20,9 @@
 #include "client/files/inode/fs_quiet.h"
 #include "client/files/inode/stream.h"
 
-#define BUDGET_BYTES  ((int64_t)64 << 20)
-#define PROMISE_MS    100
-#define WAIT_MS	      1000 /* for a block that is coming */
+#define BUDGET_BYTES ((int64_t)64 << 20)
+#define PROMISE_MS   100
+#define WAIT_MS	     1000 /* for a block that is coming */
 
 struct file_stream {
 	struct stream stream;
