@@ -433,7 +433,8 @@ void __wrap_tree_walk(const void *root, bool (*visit)(void *argument, void *row)
 
 void __wrap_tree_walk(const void *root, bool (*visit)(void *argument, void *row), void *argument)
 {
-	nr_walks += root && root == watched;
+	if (root && root == watched)
+		nr_walks++;
 	__real_tree_walk(root, visit, argument);
 }
 
