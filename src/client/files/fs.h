@@ -83,6 +83,7 @@ struct file_inode {
 	struct cds_list_head kept_holds;
 	unsigned nr_writers;
 	_Atomic enum inode_touched touched;
+	_Atomic uint64_t telling;  /* number of the last FileEnd for INODE_TELLING */
 	atomic_uint nr_committing; /* calls under way that tell the manager of a write */
 	_Atomic enum inode_kept kept;
 	atomic_uint nr_long_ways; /* reads and writes that might have been near copies */

@@ -399,8 +399,11 @@ static void has_pages_dropped_again_that_were_dropped_meanwhile(void **state)
 
 /* ---- Times. The manager is being told of a write, and a commit comes first, or the connection ends. */
 
+static uint64_t unless_told;
+
 static int count_written(Afar__FileChange **operations, unsigned nr, struct fs_answer *out)
 {
+	unless_told = operations[0]->sync->unless_told;
 	nr_written += operations[0]->sync->is_written ? 1 : 0;
 	answer_with(out, nr, LAYOUT, 0);
 	return 0;
@@ -409,6 +412,7 @@ static int count_written(Afar__FileChange **operations, unsigned nr, struct fs_a
 static void commits_times_that_the_manager_may_not_know(void **state)
 {
 	Afar__FileEnd message = AFAR__FILE_END__INIT;
+	uint64_t first;
 	int64_t at = 0;
 
 	(void)state;
@@ -421,11 +425,17 @@ static void commits_times_that_the_manager_may_not_know(void **state)
 	assert_true(inode_begin_telling(&fs, INO, &message, &at));
 	assert_int_equal(file_commit(&shared), 0);
 	assert_int_equal(nr_written, 1);
+	/* It does not count twice. */
+	first = message.number;
+	assert_true(first != 0);
+	assert_int_equal(unless_told, first);
 	inode_touch(&inode);
 	assert_true(inode_begin_telling(&fs, INO, &message, &at));
 	inode_end_telling(&fs, INO, false);
 	assert_int_equal(file_commit(&shared), 0);
 	assert_int_equal(nr_written, 2);
+	assert_true(message.number > first);
+	assert_int_equal(unless_told, 0);
 	inode_touch(&inode);
 	assert_true(inode_begin_telling(&fs, INO, &message, &at));
 	inode_end_telling(&fs, INO, true);

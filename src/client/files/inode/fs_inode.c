@@ -429,7 +429,13 @@ bool inode_begin_telling(struct afar_fs *fs, uint64_t ino, Afar__FileEnd *messag
 
 	pthread_mutex_lock(&fs->lock);
 	inode = inode_cached(fs, ino);
-	is_begun = inode && atomic_compare_exchange_strong(&inode->touched, &untold, INODE_TELLING);
+	/* First, because a commit that finds the inode being told takes this number. */
+	if (inode && atomic_load(&inode->touched) == INODE_UNTOLD) {
+		message->number = atomic_fetch_add(&fs->ns->session->nr_tellings, 1) + 1;
+		atomic_store(&inode->telling, message->number);
+	}
+	is_begun = inode && message->number != 0 &&
+		   atomic_compare_exchange_strong(&inode->touched, &untold, INODE_TELLING);
 	if (is_begun) {
 		*written_at = atomic_load(&inode->written_at);
 		message->ino = ino;

@@ -362,10 +362,12 @@ static enum inode_touched fill_sync(struct file_inode *inode, uint64_t close, bo
 	/* First, too: until the call has ended, inode_add_writes() is to find one of both. */
 	atomic_fetch_add(&inode->nr_committing, 1);
 	touched = atomic_exchange(&inode->touched, INODE_UNTOUCHED);
-	/* This may arrive first, or alone. */
-	if (touched == INODE_TELLING)
-		touched = INODE_UNTOLD;
 	afar__file_sync__init(message);
+	/* This may arrive first, or alone. */
+	if (touched == INODE_TELLING) {
+		touched = INODE_UNTOLD;
+		message->unless_told = atomic_load(&inode->telling);
+	}
 	message->ino = inode->ino;
 	pthread_mutex_lock(&inode->lock);
 	message->end = inode->end;
