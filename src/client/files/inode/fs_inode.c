@@ -453,11 +453,10 @@ void inode_end_telling(struct afar_fs *fs, uint64_t ino, bool is_told)
 	change_touched(fs, ino, INODE_TELLING, is_told ? INODE_TOLD : INODE_UNTOLD);
 }
 
-/* Returns whether it was written, and the manager may not know when. */
+/* Returns whether it was written, and the manager may not know when. The fs's lock is held. */
 static bool is_untold(struct file_inode *inode)
 {
-	return atomic_load(&inode->touched) >= INODE_TELLING ||
-	       atomic_load(&inode->nr_committing) != 0;
+	return atomic_load(&inode->touched) >= INODE_TELLING || inode->commits;
 }
 
 bool inode_is_changing(struct afar_fs *fs, uint64_t ino)
