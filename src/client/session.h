@@ -115,6 +115,8 @@ struct afar_session {
 	/* An epoll descriptor over the attachments' connections; the control thread watches it. -1:
 	 * never needed. */
 	int attach_fd;
+
+	_Atomic uint64_t nr_tellings; /* numbers that FileEnds have had */
 };
 
 /* afar_session_open(), for who says what is to happen. */

@@ -83,7 +83,8 @@ struct file_inode {
 	struct cds_list_head kept_holds;
 	unsigned nr_writers;
 	_Atomic enum inode_touched touched;
-	atomic_uint nr_committing; /* calls under way that tell the manager of a write */
+	_Atomic uint64_t telling;     /* number of the last FileEnd for INODE_TELLING */
+	struct inode_commit *commits; /* under way; guarded by the fs's lock */
 	_Atomic enum inode_kept kept;
 	atomic_uint nr_long_ways; /* reads and writes that might have been near copies */
 	atomic_bool is_prepared; /* its first unit came with the making; nobody has written there */
@@ -146,6 +147,7 @@ struct afar_fs {
 	uint64_t nr_outdated;
 	uint64_t outdated[FS_BUCKETS]; /* nr_outdated at the last one of a bucket */
 	unsigned nr_recalls;	       /* files that are being given up now */
+	uint64_t nr_commits;	       /* fs_commits.h: that have begun */
 	struct fs_syncs syncs;
 	struct fs_writes writes;
 	struct cds_list_head inodes[FS_BUCKETS];

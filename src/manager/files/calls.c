@@ -429,7 +429,8 @@ static int sync_file(struct fs *fs, const struct session *session, const Afar__F
 	/* It may have been made shorter since. */
 	if (ask->layout == inode->layout && ask->end > inode->size && ask->end <= FILE_SIZE_MAX)
 		inode->size = ask->end;
-	if (ask->is_written)
+	if (ask->is_written &&
+	    (ask->unless_told == 0 || !hold_has_told(file, session->number, ask->unless_told)))
 		inode_touch(inode);
 	if (ask->is_trimmed && ask->close != 0)
 		ret = file_trim(file, session);

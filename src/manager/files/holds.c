@@ -347,6 +347,34 @@ int files_session_left(struct core *core, const struct namespace *ns, uint64_t s
 
 /* ---- Sizes of what is open */
 
+/* It has several handles perhaps, and closes any of them first. */
+static int note_told(struct file *file, uint64_t session, uint64_t number)
+{
+	struct undo *undo = fs_core(file->fs)->undo;
+	struct hold *hold;
+	int ret = 0;
+
+	cds_list_for_each_entry (hold, &file->holds, node) {
+		if (hold->session != session || hold->told >= number)
+			continue;
+		ret = undo_room(undo, 1);
+		if (ret < 0)
+			break;
+		undo_set(undo, hold->told, number);
+	}
+	return ret;
+}
+
+bool hold_has_told(const struct file *file, uint64_t session, uint64_t number)
+{
+	const struct hold *hold;
+
+	cds_list_for_each_entry (hold, &file->holds, node)
+		if (hold->session == session && hold->told >= number)
+			return true;
+	return false;
+}
+
 int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *ask,
 	     struct file **out)
 {
@@ -373,7 +401,8 @@ int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *
 	if (ask->end > inode->size && ask->end <= FILE_SIZE_MAX)
 		inode->size = ask->end;
 	inode_touch(inode);
-	return file_set_dirty(*out);
+	ret = note_told(*out, session->number, ask->number);
+	return ret < 0 ? ret : file_set_dirty(*out);
 }
 
 /* ---- After a restart */

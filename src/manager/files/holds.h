@@ -14,6 +14,8 @@ int hold_add(struct file *file, const struct session *session, uint64_t handle, 
 int hold_close(struct fs *fs, const struct session *session, uint64_t handle);
 int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *ask,
 	     struct file **out);
+/* Returns whether the session has told with this number, or a greater one, that it wrote the file. */
+bool hold_has_told(const struct file *file, uint64_t session, uint64_t number);
 /* Takes the end of a file for the session, and lets it go, or keeps it for a moment for what follows. -EBUSY: another one has
  * it. */
 int hold_append(struct fs *fs, const struct session *session, uint64_t ino, struct file **out);

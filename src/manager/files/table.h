@@ -120,7 +120,8 @@ struct hold {
 		/* The last question, and the last that was answered; since when it owes an answer, and over which connection. */
 		uint64_t asked, answered, since;
 		const void *asked_at;
-	} asks[4]; /* HOLD_… */
+	} asks[4];     /* HOLD_… */
+	uint64_t told; /* the greatest number of a FileEnd of its session's */
 };
 
 enum {

@@ -23,7 +23,7 @@
 static struct afar_session session;
 static struct afar_namespace ns;
 static struct afar_fs fs;
-static unsigned nr_replies;
+unsigned nr_session_replies; /* test_files_meanwhile.c counts them, too */
 
 /* To the manager; others go where they went. */
 void __real_rpc_reply_status(struct rpc_call *call, uint64_t incarnation, int status);
@@ -34,7 +34,7 @@ void __wrap_rpc_reply_status(struct rpc_call *call, uint64_t incarnation, int st
 	if (call)
 		__real_rpc_reply_status(call, incarnation, status);
 	else
-		nr_replies++;
+		nr_session_replies++;
 }
 
 static int setup(void **state)
@@ -46,7 +46,7 @@ static int setup(void **state)
 	pthread_mutex_init(&session.lock, NULL);
 	CDS_INIT_LIST_HEAD(&session.file_systems);
 	cds_list_add(&fs.node, &session.file_systems);
-	nr_replies = 0;
+	nr_session_replies = 0;
 	return 0;
 }
 
@@ -196,7 +196,7 @@ static void test_made(void **state)
 	assert_true(is_known(FILE));
 	revoke(FILE);
 	assert_false(is_known(FILE));
-	assert_int_equal(nr_replies, 2);
+	assert_int_equal(nr_session_replies, 2);
 }
 
 static void test_no_extended_attributes(void **state)

@@ -399,8 +399,11 @@ static void has_pages_dropped_again_that_were_dropped_meanwhile(void **state)
 
 /* ---- Times. The manager is being told of a write, and a commit comes first, or the connection ends. */
 
+static uint64_t unless_told;
+
 static int count_written(Afar__FileChange **operations, unsigned nr, struct fs_answer *out)
 {
+	unless_told = operations[0]->sync->unless_told;
 	nr_written += operations[0]->sync->is_written ? 1 : 0;
 	answer_with(out, nr, LAYOUT, 0);
 	return 0;
@@ -409,6 +412,7 @@ static int count_written(Afar__FileChange **operations, unsigned nr, struct fs_a
 static void commits_times_that_the_manager_may_not_know(void **state)
 {
 	Afar__FileEnd message = AFAR__FILE_END__INIT;
+	uint64_t first;
 	int64_t at = 0;
 
 	(void)state;
@@ -421,11 +425,17 @@ static void commits_times_that_the_manager_may_not_know(void **state)
 	assert_true(inode_begin_telling(&fs, INO, &message, &at));
 	assert_int_equal(file_commit(&shared), 0);
 	assert_int_equal(nr_written, 1);
+	/* It does not count twice. */
+	first = message.number;
+	assert_true(first != 0);
+	assert_int_equal(unless_told, first);
 	inode_touch(&inode);
 	assert_true(inode_begin_telling(&fs, INO, &message, &at));
 	inode_end_telling(&fs, INO, false);
 	assert_int_equal(file_commit(&shared), 0);
 	assert_int_equal(nr_written, 2);
+	assert_true(message.number > first);
+	assert_int_equal(unless_told, 0);
 	inode_touch(&inode);
 	assert_true(inode_begin_telling(&fs, INO, &message, &at));
 	inode_end_telling(&fs, INO, true);
@@ -463,6 +473,100 @@ static void tells_times_that_are_being_committed(void **state)
 	assert_int_equal(stat.mtime, 0);
 }
 
+/* The manager asks for times while we tell of a write, because somebody is about to set them. So it is answered when it knows. */
+
+extern unsigned nr_session_replies; /* test_attr_cache.c's seam */
+static int commit_status;
+
+static void begin_asking(void)
+{
+	begin_making(false);
+	pthread_mutex_init(&session.lock, NULL);
+	CDS_INIT_LIST_HEAD(&session.file_systems);
+	cds_list_add(&fs.node, &session.file_systems);
+	inode.ino = INO;
+	cds_list_add(&inode.node, &fs.inodes[INO % FS_BUCKETS]);
+	nr_session_replies = 0;
+	commit_status = 0;
+}
+
+static void end_asking(unsigned nr_replies)
+{
+	fs_await_recalls(&fs);
+	assert_int_equal(nr_session_replies, nr_replies);
+	pthread_mutex_destroy(&session.lock);
+}
+
+static void ask_times(void)
+{
+	Afar__FileRevoke ask = AFAR__FILE_REVOKE__INIT;
+
+	ask.ino = INO;
+	ask.only_times = true;
+	fs_tell_times(&session, &ask, NULL);
+}
+
+static int change_asked_meanwhile(Afar__FileChange **operations, unsigned nr, struct fs_answer *out)
+{
+	ask_times();
+	assert_int_equal(nr_session_replies, 0);
+	assert_int_equal(count_written(operations, nr, out), 0);
+	return commit_status;
+}
+
+static int end_asked_meanwhile(const Afar__FileHold *operation)
+{
+	(void)operation;
+	ask_times();
+	assert_int_equal(nr_session_replies, 0);
+	return 0;
+}
+
+static void answers_when_commits_have_ended(void **state)
+{
+	uint64_t nr;
+
+	(void)state;
+	begin_asking();
+	ask_times();
+	end_asking(1);
+	begin_asking();
+	meanwhile_change = change_asked_meanwhile;
+	inode_touch(&inode);
+	assert_int_equal(file_commit(&shared), 0);
+	end_asking(1);
+	/* It has told nothing, so the manager is told otherwise. */
+	begin_asking();
+	meanwhile_change = change_asked_meanwhile;
+	commit_status = -EIO;
+	inode_touch(&inode);
+	nr = session.nr_tellings;
+	assert_int_equal(file_commit(&shared), -EIO);
+	end_asking(1);
+	assert_int_equal(session.nr_tellings, nr + 1);
+	inode.touched = INODE_UNTOUCHED;
+	begin_asking();
+	meanwhile_hold = end_asked_meanwhile;
+	assert_int_equal(inode_tell_end(&inode, 100, LAYOUT), 0);
+	end_asking(1);
+}
+
+/* There may always be one under way. */
+static void awaits_no_commits_that_begin_later(void **state)
+{
+	struct inode_commit first, second;
+
+	(void)state;
+	begin_asking();
+	inode_begin_commit(&inode, &first);
+	ask_times();
+	inode_begin_commit(&inode, &second);
+	assert_int_equal(nr_session_replies, 0);
+	inode_end_commit(&inode, &first);
+	end_asking(1);
+	inode_end_commit(&inode, &second);
+}
+
 TEST_GROUP(files_meanwhile)
 {
 	const struct CMUnitTest tests[] = {
@@ -473,6 +577,8 @@ TEST_GROUP(files_meanwhile)
 		MEANWHILE_TEST(has_pages_dropped_again_that_were_dropped_meanwhile),
 		MEANWHILE_TEST(commits_times_that_the_manager_may_not_know),
 		MEANWHILE_TEST(tells_times_that_are_being_committed),
+		MEANWHILE_TEST(answers_when_commits_have_ended),
+		MEANWHILE_TEST(awaits_no_commits_that_begin_later),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

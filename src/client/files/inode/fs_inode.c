@@ -429,7 +429,13 @@ bool inode_begin_telling(struct afar_fs *fs, uint64_t ino, Afar__FileEnd *messag
 
 	pthread_mutex_lock(&fs->lock);
 	inode = inode_cached(fs, ino);
-	is_begun = inode && atomic_compare_exchange_strong(&inode->touched, &untold, INODE_TELLING);
+	/* First, because a commit that finds the inode being told takes this number. */
+	if (inode && atomic_load(&inode->touched) == INODE_UNTOLD) {
+		message->number = atomic_fetch_add(&fs->ns->session->nr_tellings, 1) + 1;
+		atomic_store(&inode->telling, message->number);
+	}
+	is_begun = inode && message->number != 0 &&
+		   atomic_compare_exchange_strong(&inode->touched, &untold, INODE_TELLING);
 	if (is_begun) {
 		*written_at = atomic_load(&inode->written_at);
 		message->ino = ino;
@@ -447,11 +453,10 @@ void inode_end_telling(struct afar_fs *fs, uint64_t ino, bool is_told)
 	change_touched(fs, ino, INODE_TELLING, is_told ? INODE_TOLD : INODE_UNTOLD);
 }
 
-/* Returns whether it was written, and the manager may not know when. */
+/* Returns whether it was written, and the manager may not know when. The fs's lock is held. */
 static bool is_untold(struct file_inode *inode)
 {
-	return atomic_load(&inode->touched) >= INODE_TELLING ||
-	       atomic_load(&inode->nr_committing) != 0;
+	return atomic_load(&inode->touched) >= INODE_TELLING || inode->commits;
 }
 
 bool inode_is_changing(struct afar_fs *fs, uint64_t ino)

@@ -15,6 +15,7 @@ struct recall {
 	struct file_inode *inode; /* NULL: closings are to be told */
 	struct afar_fs *fs;
 	struct rpc_call *call;
+	uint64_t ino, nr_commits; /* of which a write is told, after so many commits */
 };
 
 static void end(struct afar_fs *fs)
@@ -109,7 +110,7 @@ void fs_recall(struct afar_session *session, const Afar__FileRecall *ask, struct
 	}
 	recall = malloc(sizeof(*recall));
 	if (recall)
-		*recall = (struct recall){inode, inode->fs, call};
+		*recall = (struct recall){.inode = inode, .fs = inode->fs, .call = call};
 	ret = recall ? start(recall, give_up) : error_code(-ENOMEM);
 	if (ret == 0)
 		return;
@@ -224,9 +225,43 @@ static void tell_written(struct afar_fs *fs, uint64_t ino)
 	attr_cache_wrote(&fs->attr_cache, ino, written_at);
 }
 
+/* One of the commits may fail, and then has told nothing. */
+static void *tell_committed(void *argument)
+{
+	struct recall *recall = argument;
+
+	inode_await_commits(recall->fs, recall->ino, recall->nr_commits);
+	tell_written(recall->fs, recall->ino);
+	rpc_reply_status(recall->call, 0, 0);
+	end(recall->fs);
+	free(recall);
+	return NULL;
+}
+
+/* Has a thread answer, and end(), if there are commits to wait for. Returns 1 then, and 0 if there are none. */
+static int tell_later(struct afar_fs *fs, uint64_t ino, struct rpc_call *call)
+{
+	struct recall *recall;
+	uint64_t nr;
+	int ret;
+
+	if (!inode_is_committing(fs, ino, &nr))
+		return 0;
+	recall = malloc(sizeof(*recall));
+	if (!recall)
+		return error_code(-ENOMEM);
+	*recall = (struct recall){.fs = fs, .call = call, .ino = ino, .nr_commits = nr};
+	ret = start(recall, tell_committed);
+	if (ret == 0)
+		return 1;
+	free(recall);
+	return error_fail(ret, "tell of a write: no thread can be made");
+}
+
 void fs_tell_times(struct afar_session *session, const Afar__FileRevoke *ask, struct rpc_call *call)
 {
 	struct afar_fs *fs = NULL, *other;
+	int ret = 0;
 
 	pthread_mutex_lock(&session->lock);
 	cds_list_for_each_entry (other, &session->file_systems, node) {
@@ -242,7 +277,12 @@ void fs_tell_times(struct afar_session *session, const Afar__FileRevoke *ask, st
 	/* This is no user of the inode: whoever closes it last meanwhile gives its spare room back. */
 	if (fs) {
 		tell_written(fs, ask->ino);
+		/* A commit that was begun before that may not be on its way yet. */
+		ret = tell_later(fs, ask->ino, call);
+		if (ret > 0)
+			return;
 		end(fs);
 	}
-	rpc_reply_status(call, 0, 0);
+	/* If it fails, the manager asks again. */
+	rpc_reply_status(call, 0, ret);
 }

@@ -350,22 +350,25 @@ static bool has_news(const struct file_inode *inode)
 }
 
 /* Fills in what commits the size and times. `close`: a handle to close with that; 0: none. `is_trimmed`: it is the last one.
- * Returns what the inode was, for touch_again(). end_sync() comes after the answer. The caller frees message->unwritten. */
+ * Returns what the inode was, for touch_again(). inode_end_commit() comes after the answer. The caller frees message->unwritten. */
 static enum inode_touched fill_sync(struct file_inode *inode, uint64_t close, bool is_trimmed,
-				    Afar__FileSync *message, Afar__FileChange *operation)
+				    Afar__FileSync *message, Afar__FileChange *operation,
+				    struct inode_commit *commit)
 {
 	enum inode_kept old = INODE_KEPT_OLD;
 	/* First, because a write that begins meanwhile notes both: it is to find something to commit. */
 	bool drops_pages = atomic_compare_exchange_strong(&inode->kept, &old, INODE_KEPT);
 	enum inode_touched touched;
 
-	/* First, too: until the call has ended, inode_add_writes() is to find one of both. */
-	atomic_fetch_add(&inode->nr_committing, 1);
+	/* First, too: until the call has ended, others are to find one of both. */
+	inode_begin_commit(inode, commit);
 	touched = atomic_exchange(&inode->touched, INODE_UNTOUCHED);
-	/* This may arrive first, or alone. */
-	if (touched == INODE_TELLING)
-		touched = INODE_UNTOLD;
 	afar__file_sync__init(message);
+	/* This may arrive first, or alone. */
+	if (touched == INODE_TELLING) {
+		touched = INODE_UNTOLD;
+		message->unless_told = atomic_load(&inode->telling);
+	}
 	message->ino = inode->ino;
 	pthread_mutex_lock(&inode->lock);
 	message->end = inode->end;
@@ -377,7 +380,7 @@ static enum inode_touched fill_sync(struct file_inode *inode, uint64_t close, bo
 	pthread_mutex_unlock(&inode->lock);
 	message->is_written = touched == INODE_UNTOLD;
 	if (!message->is_written)
-		atomic_fetch_sub(&inode->nr_committing, 1);
+		inode_end_commit(inode, commit);
 	message->close = close;
 	message->is_trimmed = is_trimmed;
 	message->drops_pages = drops_pages;
@@ -387,27 +390,23 @@ static enum inode_touched fill_sync(struct file_inode *inode, uint64_t close, bo
 	return touched;
 }
 
-static void end_sync(struct file_inode *inode, const Afar__FileSync *message)
-{
-	if (message->is_written)
-		atomic_fetch_sub(&inode->nr_committing, 1);
-}
-
 /* Has the size and times committed, and closes a handle with that, as fill_sync(). */
 static int commit(struct afar_file *file, uint64_t close, bool is_trimmed)
 {
 	struct file_inode *inode = file->inode;
 	Afar__FileSync message;
 	Afar__FileChange operation;
+	struct inode_commit until;
 	struct fs_answer answer;
-	enum inode_touched touched = fill_sync(inode, close, is_trimmed, &message, &operation);
+	enum inode_touched touched =
+		fill_sync(inode, close, is_trimmed, &message, &operation, &until);
 	int ret;
 
 	ret = fs_change_one(file->fs, &file->who, &operation, &answer);
 	free(message.unwritten);
 	if (ret)
 		touch_again(inode, touched);
-	end_sync(inode, &message);
+	inode_end_commit(inode, &until);
 	if (ret)
 		return ret;
 	/* After a trim the inode is gone here, too. */
@@ -506,7 +505,7 @@ void file_begin_close(struct late_close *closing)
 		closing->is_trimmed = inode_end(file->inode) && inode_has_spare(file->inode);
 		closing->touched =
 			(int)fill_sync(file->inode, file->hold->handle, closing->is_trimmed,
-				       &closing->sync, &closing->change);
+				       &closing->sync, &closing->change, &closing->commit);
 		return;
 	}
 	afar__file_close__init(&closing->close);
@@ -527,7 +526,7 @@ void file_undo_close(struct late_close *closing)
 		inode_forget(closing->file->inode);
 	}
 	touch_again(closing->file->inode, (enum inode_touched)closing->touched);
-	end_sync(closing->file->inode, &closing->sync);
+	inode_end_commit(closing->file->inode, &closing->commit);
 	inode_go_on(closing->file->inode);
 }
 
@@ -544,7 +543,7 @@ void file_end_close(struct late_close *closing, int ret, const Afar__FileResult 
 			call_close(closing->file->fs, closing->file->hold->handle);
 	}
 	if (closing->is_change)
-		end_sync(inode, &closing->sync);
+		inode_end_commit(inode, &closing->commit);
 	/* After a trim the inode is gone here, too. */
 	if (closing->is_change && is_done && !closing->is_trimmed)
 		inode_take(inode, result);

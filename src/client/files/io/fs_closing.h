@@ -19,6 +19,7 @@
 
 #include <urcu/list.h>
 
+#include "client/files/inode/fs_commits.h"
 #include "rpc/rpc.h"
 
 #define CLOSING_MS 20
@@ -35,6 +36,7 @@ struct late_close {
 	bool is_again; /* the call that it went along with first has failed */
 	int touched;   /* enum inode_touched: what is put back if it fails */
 	uint64_t nr_reclaims;
+	struct inode_commit commit;
 	Afar__FileSync sync; /* fill_sync() */
 	Afar__FileChange change;
 	Afar__FileClose close;

@@ -220,11 +220,12 @@ int inode_extend(struct file_inode *inode, const struct file_wish *wish)
 static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 {
 	Afar__FileEnd message = AFAR__FILE_END__INIT;
+	struct inode_commit commit;
 	uint64_t nr_reclaims;
 	int ret;
 
 	/* With the end it hears that the file was written. */
-	atomic_fetch_add(&inode->nr_committing, 1);
+	inode_begin_commit(inode, &commit);
 	atomic_store(&inode->touched, INODE_TOLD);
 	message.ino = inode->ino;
 	message.end = end;
@@ -242,7 +243,7 @@ static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 			inode->end = end;
 		pthread_mutex_unlock(&inode->lock);
 	} while (nr_reclaims != fs_count_reclaims(inode->fs));
-	atomic_fetch_sub(&inode->nr_committing, 1);
+	inode_end_commit(inode, &commit);
 	return ret;
 }
 

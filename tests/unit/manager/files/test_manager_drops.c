@@ -171,6 +171,77 @@ static void test_given_up_anew(void **state)
 	assert_int_equal(fixture.nr_recalls, 2);
 }
 
+/* ---- Times */
+
+#define SET_TIME 5
+
+static Afar__Request *ask_time(void)
+{
+	Afar__Request *request = ask_size(file, 0);
+
+	change_of(request)->set->mask = 32;
+	change_of(request)->set->mtime = SET_TIME;
+	return request;
+}
+
+static Afar__Request *ask_told(uint64_t number)
+{
+	Afar__Request *request = ask_end(file, 0, 0);
+
+	hold_of(request)->end->number = number;
+	return request;
+}
+
+/* Commits a write; tells of nothing new if `number` has come. */
+static Afar__Request *ask_written(uint64_t number, uint64_t close)
+{
+	Afar__Request *request = ask_sync_close(file, 0, close);
+
+	change_of(request)->sync->is_trimmed = false;
+	change_of(request)->sync->is_written = true;
+	change_of(request)->sync->unless_told = number;
+	return request;
+}
+
+static void expect_time(bool stays)
+{
+	Afar__FileAttributes attributes;
+
+	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
+	assert_true(stays == (attributes.mtime == SET_TIME));
+	FILE_DO(ask_time(), 0);
+}
+
+/* A writer closes before it has heard that the manager knows of its write, and somebody has set the time meanwhile. */
+static void test_set_times_stay_when_writers_close(void **state)
+{
+	(void)state;
+	OTHER_DO(ask_file_open(file, 1), 0);
+	OTHER_DO(ask_file_open(file, 2), 0);
+	OTHER_DO(ask_told(7), 0);
+	expect_time(false);
+	OTHER_DO(ask_written(7, 1), 0);
+	expect_time(true);
+	/* An older one tells of nothing later. */
+	OTHER_DO(ask_written(6, 0), 0);
+	expect_time(true);
+	/* This one was lost. */
+	OTHER_DO(ask_written(8, 0), 0);
+	expect_time(false);
+	OTHER_DO(ask_written(0, 0), 0);
+	expect_time(false);
+	/* It was another session that told. */
+	FILE_DO(ask_file_open(file, 3), 0);
+	FILE_DO(ask_written(7, 0), 0);
+	expect_time(false);
+	/* The manager does not know any more what had come. */
+	restart();
+	reclaim_nothing();
+	OTHER_DO(ask_file_open(file, 4), 0);
+	OTHER_DO(ask_written(7, 0), 0);
+	expect_time(false);
+}
+
 /* ---- Who answers nothing */
 
 #define NR_FILES 20U
@@ -305,6 +376,7 @@ TEST_GROUP(manager_drops)
 		DROPS_TEST(test_refused_changes_ask_nobody),
 		DROPS_TEST(test_dropped_before_it_is_given_up),
 		DROPS_TEST(test_given_up_anew),
+		DROPS_TEST(test_set_times_stay_when_writers_close),
 		DROPS_TEST(test_silent_one_is_awaited_once),
 		DROPS_TEST(test_silent_one_comes_back),
 		DROPS_TEST(test_one_that_is_away_is_awaited_once),
