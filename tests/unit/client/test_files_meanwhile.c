@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -127,6 +128,7 @@ static int setup(void **state)
 	inode = (struct file_inode){.ino = 7, .fs = &fs, .layout = LAYOUT};
 	pthread_mutex_init(&inode.lock, NULL);
 	pthread_cond_init(&inode.told, NULL);
+	pthread_cond_init(&inode.gate_changed, NULL);
 	return 0;
 }
 
@@ -138,6 +140,7 @@ static int teardown(void **state)
 	meanwhile_change = NULL;
 	meanwhile_look = NULL;
 	meanwhile_transfer = NULL;
+	pthread_cond_destroy(&inode.gate_changed);
 	pthread_cond_destroy(&inode.told);
 	pthread_mutex_destroy(&inode.lock);
 	pthread_cond_destroy(&fs.changed);
@@ -463,6 +466,97 @@ static void tells_times_that_are_being_committed(void **state)
 	assert_int_equal(stat.mtime, 0);
 }
 
+/* ---- Cutting. The answer of a call that takes room away is lost. It may have been done, so the room may be another file's by now. */
+
+#define NR_UNITS 8U
+
+static struct fs_hold held = {.inode = &inode, .handle = 1, .access = R_OK | W_OK};
+
+static int lose_answer(Afar__FileChange **operations, unsigned nr, struct fs_answer *out)
+{
+	(void)operations;
+	(void)nr;
+	(void)out;
+	return error_fail(-ETIMEDOUT, "no answer");
+}
+
+static int look_at_it(struct fs_answer *out)
+{
+	answer_with(out, 1, LAYOUT, 1);
+	attributes.size = NR_UNITS * FILE_UNIT;
+	return 0;
+}
+
+/* It has its first unit, and got another one that it has not written. */
+static void begin_cutting(void)
+{
+	begin_making(false);
+	meanwhile_change = lose_answer;
+	meanwhile_look = look_at_it;
+	inode.ino = INO;
+	inode.nr_users = inode.nr_writers = 1;
+	inode.size = NR_UNITS * FILE_UNIT;
+	inode.has_grown = true;
+	CDS_INIT_LIST_HEAD(&inode.targets);
+	assert_int_equal(file_map_add(&inode.map, old_runs, 3), 0);
+	file_around_told(&inode.around, 0, 1);
+	file_around_add(&inode.around, 4, 5);
+	shared.hold = &held;
+	shared.handle.kind = HANDLE_FILE;
+}
+
+static void expect_forgotten(void)
+{
+	assert_null(file_map_find(&inode.map, 0));
+	assert_false(file_around_gives(&inode.around));
+	file_map_free(&inode.map);
+	file_around_end(&inode.around);
+}
+
+static void forgets_what_may_have_been_truncated(void **state)
+{
+	(void)state;
+	begin_cutting();
+	assert_int_equal(afar_file_truncate(&shared, 0), -ETIMEDOUT);
+	expect_forgotten();
+}
+
+static void forgets_what_may_have_been_punched(void **state)
+{
+	(void)state;
+	begin_cutting();
+	assert_int_equal(afar_file_allocate(&shared, AFAR_ALLOCATE_PUNCH | AFAR_ALLOCATE_KEEP_SIZE,
+					    0, FILE_UNIT),
+			 -ETIMEDOUT);
+	expect_forgotten();
+	begin_cutting();
+	inode.is_prepared = true;
+	file_unprepare(&shared);
+	expect_forgotten();
+}
+
+static void forgets_what_may_have_been_given_back(void **state)
+{
+	(void)state;
+	begin_cutting();
+	assert_false(file_give_back(&shared));
+	expect_forgotten();
+}
+
+/* The closing goes along with a call that fails, and is open until it is sent once more. */
+static void forgets_what_may_have_been_closed(void **state)
+{
+	struct late_close closing = {.file = &shared, .is_change = true};
+
+	(void)state;
+	begin_cutting();
+	file_begin_close(&closing);
+	assert_true(closing.is_trimmed && closing.sync.n_unwritten == 2);
+	file_undo_close(&closing);
+	assert_false(inode.is_ending);
+	expect_forgotten();
+}
+
 TEST_GROUP(files_meanwhile)
 {
 	const struct CMUnitTest tests[] = {
@@ -473,6 +567,10 @@ TEST_GROUP(files_meanwhile)
 		MEANWHILE_TEST(has_pages_dropped_again_that_were_dropped_meanwhile),
 		MEANWHILE_TEST(commits_times_that_the_manager_may_not_know),
 		MEANWHILE_TEST(tells_times_that_are_being_committed),
+		MEANWHILE_TEST(forgets_what_may_have_been_truncated),
+		MEANWHILE_TEST(forgets_what_may_have_been_punched),
+		MEANWHILE_TEST(forgets_what_may_have_been_given_back),
+		MEANWHILE_TEST(forgets_what_may_have_been_closed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
