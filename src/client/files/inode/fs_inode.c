@@ -38,6 +38,7 @@ static struct file_inode *inode_new(struct afar_fs *fs, uint64_t ino)
 	}
 	inode->fs = fs;
 	inode->ino = ino;
+	atomic_init(&inode->nr_references, 1);
 	CDS_INIT_LIST_HEAD(&inode->locks);
 	CDS_INIT_LIST_HEAD(&inode->kept_holds);
 	CDS_INIT_LIST_HEAD(&inode->targets);
@@ -68,6 +69,17 @@ static void inode_free(struct file_inode *inode)
 	pthread_mutex_destroy(&inode->appending);
 	pthread_cond_destroy(&inode->gate_changed);
 	free(inode);
+}
+
+void inode_ref(struct file_inode *inode)
+{
+	atomic_fetch_add(&inode->nr_references, 1);
+}
+
+void inode_unref(struct file_inode *inode)
+{
+	if (atomic_fetch_sub(&inode->nr_references, 1) == 1)
+		inode_free(inode);
 }
 
 struct file_inode *inode_get(struct afar_fs *fs, uint64_t ino)
@@ -313,7 +325,7 @@ void inode_put(struct file_inode *inode)
 	}
 	pthread_mutex_unlock(&fs->lock);
 	if (is_last)
-		inode_free(inode);
+		inode_unref(inode);
 }
 
 bool inode_end(struct file_inode *inode)
