@@ -276,6 +276,8 @@ bool inode_end(struct file_inode *inode);
 void inode_go_on(struct file_inode *inode);
 /* Returns whether the caller is the only user now. */
 bool inode_is_alone(struct file_inode *inode);
+/* Returns whether the caller is the only one that may write, beside others that read. */
+bool inode_is_only_writer(struct file_inode *inode);
 /* Returns whether it may have room that this process asked for, and has not written. */
 bool inode_has_spare(struct file_inode *inode);
 /* Returns whether this process may have made it longer, or written it, and not committed that. */

@@ -121,6 +121,7 @@ static int setup(void **state)
 {
 	(void)state;
 	pool.target.is_flash = true;
+	pool.target.session = &session;
 	fs = (struct afar_fs){.ns = &ns, .region = &pool};
 	writes_init(&fs.writes);
 	pthread_mutex_init(&fs.lock, NULL);
@@ -557,6 +558,90 @@ static void forgets_what_may_have_been_closed(void **state)
 	expect_forgotten();
 }
 
+/* ---- Closing. Room that nobody has written goes back with the last one that may write. */
+
+static size_t nr_given;
+
+static int count_given(Afar__FileChange **operations, unsigned nr, struct fs_answer *out)
+{
+	for (unsigned i = 0; i < nr; i++)
+		nr_given += operations[i]->sync->n_unwritten / 2;
+	answer_with(out, nr, LAYOUT + 1, 0);
+	attributes.size = NR_UNITS * FILE_UNIT;
+	return 0;
+}
+
+static struct afar_file *open_it(uint32_t access)
+{
+	struct afar_file *file = handle_new(HANDLE_FILE, sizeof(*file));
+
+	assert_non_null(file);
+	handle_use(&fs.handle);
+	file->fs = &fs;
+	file->access = access;
+	file->inode = inode_get(&fs, INO);
+	file->hold = fs_hold_new(file->inode, fs_new_handle(&fs), access);
+	return file;
+}
+
+/* It got a unit that it has not written. */
+static void get_room(struct file_inode *of)
+{
+	of->layout = LAYOUT;
+	of->size = NR_UNITS * FILE_UNIT;
+	of->has_grown = true;
+	file_around_told(&of->around, 0, 1);
+	file_around_add(&of->around, 4, 5);
+	nr_given = 0;
+}
+
+static void gives_back_though_others_read(void **state)
+{
+	struct afar_file *reader, *files[2];
+
+	(void)state;
+	begin_making(false);
+	meanwhile_change = count_given;
+	reader = open_it(R_OK);
+	for (unsigned i = 0; i < 2; i++)
+		files[i] = open_it(R_OK | W_OK);
+	get_room(reader->inode);
+	assert_int_equal(file_close(files[0]), 0);
+	assert_int_equal(nr_given, 0);
+	assert_int_equal(file_close(files[1]), 0);
+	assert_int_equal(nr_given, 1);
+	assert_int_equal(reader->inode->layout, LAYOUT + 1);
+	assert_int_equal(file_close(reader), 0);
+}
+
+/* Both would go along with one call. Then neither would be the last one. */
+static void gives_back_with_the_second_of_two(void **state)
+{
+	struct afar_file *files[2];
+	struct late_close *taken[2];
+
+	(void)state;
+	begin_making(false);
+	closings_init(&fs.closings);
+	fs.closings.has_thread = true; /* this one */
+	for (unsigned i = 0; i < 2; i++)
+		files[i] = open_it(R_OK | W_OK);
+	get_room(files[0]->inode);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(late_close_add(files[i]), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		struct fs_answer answer;
+
+		assert_int_equal(fs.closings.calls->take(&fs, true, taken, 2), 1);
+		assert_int_equal(taken[0]->is_trimmed, i == 1);
+		assert_int_equal(taken[0]->sync.n_unwritten, 2 * i);
+		answer_with(&answer, 1, LAYOUT, 0);
+		fs.closings.calls->end(&fs, taken, 1, 0, answer.results);
+	}
+	assert_false(closings_are_pending(&fs));
+	closings_free(&fs.closings);
+}
+
 TEST_GROUP(files_meanwhile)
 {
 	const struct CMUnitTest tests[] = {
@@ -571,6 +656,8 @@ TEST_GROUP(files_meanwhile)
 		MEANWHILE_TEST(forgets_what_may_have_been_punched),
 		MEANWHILE_TEST(forgets_what_may_have_been_given_back),
 		MEANWHILE_TEST(forgets_what_may_have_been_closed),
+		MEANWHILE_TEST(gives_back_though_others_read),
+		MEANWHILE_TEST(gives_back_with_the_second_of_two),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -357,6 +357,16 @@ bool inode_is_alone(struct file_inode *inode)
 	return is_alone;
 }
 
+bool inode_is_only_writer(struct file_inode *inode)
+{
+	bool is_only;
+
+	pthread_mutex_lock(&inode->fs->lock);
+	is_only = inode->nr_writers == 1 && inode->nr_users != 1;
+	pthread_mutex_unlock(&inode->fs->lock);
+	return is_only;
+}
+
 bool inode_has_spare(struct file_inode *inode)
 {
 	bool has_spare;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Room that has come beyond what writes asked for (file_around.h), given back before the file is closed, because there is no more. */
+/* Room that has come beyond what writes asked for (file_around.h), given back before the last one closes the file: because there
+ * is no more, or because nobody else may write, and others read on. */
 #include <errno.h>
 #include <stdlib.h>
 
