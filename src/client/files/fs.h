@@ -266,6 +266,8 @@ void inode_show_near(struct file_inode *inode);
 void inode_forget(struct file_inode *inode);
 /* Drops a user. */
 void inode_put(struct file_inode *inode);
+/* Likewise. Returns whether that was the last one: then the caller calls inode_unref(). */
+bool inode_leave_users(struct file_inode *inode);
 /* Keeps its memory, though it may have no user any more; nobody finds it then. */
 void inode_ref(struct file_inode *inode);
 void inode_unref(struct file_inode *inode);

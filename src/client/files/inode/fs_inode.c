@@ -309,7 +309,7 @@ void inode_forget(struct file_inode *inode)
 	pthread_mutex_unlock(&inode->lock);
 }
 
-void inode_put(struct file_inode *inode)
+bool inode_leave_users(struct file_inode *inode)
 {
 	struct afar_fs *fs = inode->fs;
 	bool is_last;
@@ -324,7 +324,12 @@ void inode_put(struct file_inode *inode)
 		pthread_cond_broadcast(&fs->changed);
 	}
 	pthread_mutex_unlock(&fs->lock);
-	if (is_last)
+	return is_last;
+}
+
+void inode_put(struct file_inode *inode)
+{
+	if (inode_leave_users(inode))
 		inode_unref(inode);
 }
 

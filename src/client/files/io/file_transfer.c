@@ -166,8 +166,6 @@ static ssize_t plan_known(struct plan *plan, struct file_inode *inode,
 		ret = plan_read(plan, inode, vectors, nr, &is_known);
 	}
 	pthread_mutex_unlock(&inode->lock);
-	if (nr == 1 && ret > 0)
-		inode_show_near(inode);
 	return ret;
 }
 
@@ -182,6 +180,9 @@ static ssize_t read_inside(struct file_inode *inode, const struct afar_file_vect
 
 	plan_init(&plan);
 	sum = plan_known(&plan, inode, vectors, nr);
+	/* A file may be closed while it is read ahead. Then nobody uses views of the inode. */
+	if (nr == 1 && sum > 0 && !is_once)
+		inode_show_near(inode);
 	if (sum > 0) {
 		plan_fill_holes(&plan, 0);
 		ret = is_once ? target_transfer_pieces(fs_pool(inode->fs), AFAR_OP_READ, 0,
