@@ -159,8 +159,8 @@ static size_t list_block(const struct file_around_block *block, uint64_t *list, 
 	return nr;
 }
 
-/* Counts ranges by length; those of LENGTH_MAX units and more count together. Returns the length of the shortest that are listed, and in
- * `left` how many of these, if FILE_AROUND_LIST_MAX are, and the longest ones first. */
+/* Returns the length of the shortest ranges that are listed. `left`: how many of this length are. Ranges of LENGTH_MAX units and more count as
+ * equally long. */
 static uint64_t find_shortest(const uint64_t *list, size_t nr, size_t *left)
 {
 	size_t counts[LENGTH_MAX + 1] = {0};

@@ -120,7 +120,7 @@ static void drop_held_back(struct afar_fs *fs)
 
 /* ---- Calls */
 
-/* Of two closings in one call, neither would be the last. */
+/* Two closings of an inode do not go along with one call, because neither would be the last one. */
 static bool is_taken(struct late_close *const *taken, unsigned nr, const struct late_close *closing)
 {
 	for (unsigned i = 0; i < nr; i++)
