@@ -75,6 +75,7 @@ struct fs_lock {
 struct file_inode {
 	struct cds_list_head node;    /* of its bucket; guarded by the fs's lock, as the next two */
 	unsigned nr_users;	      /* open files, those that are being opened, and kept holds */
+	atomic_uint nr_references;    /* to its memory: one of all users, and inode_ref() */
 	bool is_ending;		      /* its last file is being closed */
 	atomic_bool has_grown;	      /* it may have room that we asked for, and have not written */
 	atomic_bool has_unsure_locks; /* of a call whose outcome is unknown */
@@ -267,6 +268,11 @@ void inode_show_near(struct file_inode *inode);
 void inode_forget(struct file_inode *inode);
 /* Drops a user. */
 void inode_put(struct file_inode *inode);
+/* Likewise. Returns whether that was the last one: then the caller calls inode_unref(). */
+bool inode_leave_users(struct file_inode *inode);
+/* Keeps its memory, though it may have no user any more; nobody finds it then. */
+void inode_ref(struct file_inode *inode);
+void inode_unref(struct file_inode *inode);
 /* Returns whether the caller, a user, is the last one: then nobody becomes one before
  * inode_put(). */
 bool inode_end(struct file_inode *inode);
@@ -274,6 +280,8 @@ bool inode_end(struct file_inode *inode);
 void inode_go_on(struct file_inode *inode);
 /* Returns whether the caller is the only user now. */
 bool inode_is_alone(struct file_inode *inode);
+/* Returns whether the caller is the only one that may write, beside others that read. */
+bool inode_is_only_writer(struct file_inode *inode);
 /* Returns whether it may have room that this process asked for, and has not written. */
 bool inode_has_spare(struct file_inode *inode);
 /* Returns whether this process may have made it longer, or written it, and not committed that. */

@@ -71,8 +71,9 @@ struct event {
 	uint64_t answer_by;
 	/* How long a Status waits for the counts of others; 0: they were not asked yet. */
 	uint64_t looked_until;
-	/* It waits until others have dropped pages, or told of closings: its number among these questions, and how long; 0: none. */
-	uint64_t drop, drop_until;
+	/* It waits until others have dropped pages, or told of closings: its number among these questions, and how long; 0: none. After
+	 * that, until they have let go of what they kept. */
+	uint64_t drop, drop_until, kept_until;
 	uint64_t begins_by; /* a RegionBegin waits for its turn no longer; 0: not set yet */
 	struct {
 		/* How long a FileLock waits, and since when, which says who is first; 0: it does not. */

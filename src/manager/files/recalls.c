@@ -534,6 +534,15 @@ static bool is_missed(struct hold *hold, unsigned what)
 	return true;
 }
 
+/* How long an event waits for a hold's answer. Closing what is kept comes behind dropping pages, and has a second of its own. A session that has
+ * not dropped its pages had its second. */
+static uint64_t *limit_of(struct event *event, const struct hold *hold, unsigned what)
+{
+	bool was_asked = event->drop_until != 0 && is_for(hold, HOLD_DROPS, event->session);
+
+	return what == HOLD_KEPT && !was_asked ? &event->kept_until : &event->drop_until;
+}
+
 /* Returns until when an event waits for others that have an inode open. After a second without an answer, a session is not
  * waited for until it has answered. An answer that came in that second counts, however long the manager was busy. */
 static uint64_t ask_others(struct core *core, struct event *event, const struct fs *fs,
@@ -541,7 +550,7 @@ static uint64_t ask_others(struct core *core, struct event *event, const struct 
 {
 	struct file *file = file_cached(fs, ino);
 	const uint64_t now = core_now(core);
-	uint64_t until = 0, due;
+	uint64_t until = 0, due, *limit;
 	struct hold *hold;
 
 	if (!file)
@@ -553,12 +562,13 @@ static uint64_t ask_others(struct core *core, struct event *event, const struct 
 		if (what == HOLD_KEPT && event->drop != 0 &&
 		    hold->asks[HOLD_DROPS].answered > event->drop)
 			continue;
-		if (event->drop == 0) {
+		limit = limit_of(event, hold, what);
+		if (event->drop == 0)
 			event->drop = ++core->files->last_recall;
-			event->drop_until = now + ASK_NS;
-		}
+		if (*limit == 0)
+			*limit = now + ASK_NS;
 		if (hold->asks[what].answered > event->drop) {
-			due = what == HOLD_CLOSES ? event->drop_until - ASK_NS + CLOSE_NS : 0;
+			due = what == HOLD_CLOSES ? *limit - ASK_NS + CLOSE_NS : 0;
 			until = due > until ? due : until;
 			continue;
 		}
@@ -566,7 +576,7 @@ static uint64_t ask_others(struct core *core, struct event *event, const struct 
 			continue;
 		ask_other(file, hold, what);
 		due = hold->asks[what].since + ASK_NS;
-		due = due < event->drop_until ? due : event->drop_until;
+		due = due < *limit ? due : *limit;
 		until = due > until ? due : until;
 	}
 	if (until <= core->heard_at)

@@ -329,6 +329,33 @@ static void test_what_goes_back(void **state)
 	file_around_end(&around);
 }
 
+/* A manager takes so many ranges. Each block of 64 units has 32 of one unit; some have one that is longer. */
+static void test_around_longest(void **state)
+{
+	const size_t nr_blocks = FILE_AROUND_LIST_MAX / 32 + 100,
+		     max = 2 * (size_t)FILE_AROUND_LIST_MAX;
+	struct file_around around = {0};
+	size_t nr_long = 0;
+	uint64_t *list;
+
+	(void)state;
+	file_around_told(&around, 0, 7);
+	for (uint64_t unit = 0; unit < nr_blocks * 64; unit += 2)
+		file_around_add(&around, unit, unit + 1);
+	assert_int_equal(file_around_list(&around, &list), max);
+	free(list);
+	for (uint64_t unit = 0; unit < nr_blocks * 64; unit += 256)
+		file_around_add(&around, unit, unit + 2);
+	assert_int_equal(file_around_list(&around, &list), max);
+	for (size_t i = 0; i < max; i += 2) {
+		assert_true(i == 0 || list[i] > list[i - 2]);
+		nr_long += list[i + 1] > 1;
+	}
+	assert_int_equal(nr_long, (nr_blocks * 64 + 255) / 256);
+	free(list);
+	file_around_end(&around);
+}
+
 TEST_GROUP(file_map)
 {
 	const struct CMUnitTest tests[] = {
@@ -336,7 +363,7 @@ TEST_GROUP(file_map)
 		MAP_TEST(test_cuts),	       MAP_TEST(test_supersedes),
 		MAP_TEST(test_what_is_wrong),  MAP_TEST(test_random_changes),
 		MAP_TEST(test_ahead),	       MAP_TEST(test_around),
-		MAP_TEST(test_what_goes_back),
+		MAP_TEST(test_around_longest), MAP_TEST(test_what_goes_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

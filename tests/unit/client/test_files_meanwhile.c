@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -120,6 +121,7 @@ static int setup(void **state)
 {
 	(void)state;
 	pool.target.is_flash = true;
+	pool.target.session = &session;
 	fs = (struct afar_fs){.ns = &ns, .region = &pool};
 	writes_init(&fs.writes);
 	pthread_mutex_init(&fs.lock, NULL);
@@ -127,6 +129,7 @@ static int setup(void **state)
 	inode = (struct file_inode){.ino = 7, .fs = &fs, .layout = LAYOUT};
 	pthread_mutex_init(&inode.lock, NULL);
 	pthread_cond_init(&inode.told, NULL);
+	pthread_cond_init(&inode.gate_changed, NULL);
 	return 0;
 }
 
@@ -138,6 +141,7 @@ static int teardown(void **state)
 	meanwhile_change = NULL;
 	meanwhile_look = NULL;
 	meanwhile_transfer = NULL;
+	pthread_cond_destroy(&inode.gate_changed);
 	pthread_cond_destroy(&inode.told);
 	pthread_mutex_destroy(&inode.lock);
 	pthread_cond_destroy(&fs.changed);
@@ -567,6 +571,181 @@ static void awaits_no_commits_that_begin_later(void **state)
 	inode_end_commit(&inode, &second);
 }
 
+/* ---- Cutting. The answer of a call that takes room away is lost. It may have been done, so the room may be another file's by now. */
+
+#define NR_UNITS 8U
+
+static struct fs_hold held = {.inode = &inode, .handle = 1, .access = R_OK | W_OK};
+
+static int lose_answer(Afar__FileChange **operations, unsigned nr, struct fs_answer *out)
+{
+	(void)operations;
+	(void)nr;
+	(void)out;
+	return error_fail(-ETIMEDOUT, "no answer");
+}
+
+static int look_at_it(struct fs_answer *out)
+{
+	answer_with(out, 1, LAYOUT, 1);
+	attributes.size = NR_UNITS * FILE_UNIT;
+	return 0;
+}
+
+/* It has its first unit, and got another one that it has not written. */
+static void begin_cutting(void)
+{
+	begin_making(false);
+	meanwhile_change = lose_answer;
+	meanwhile_look = look_at_it;
+	inode.ino = INO;
+	inode.nr_users = inode.nr_writers = 1;
+	inode.size = NR_UNITS * FILE_UNIT;
+	inode.has_grown = true;
+	CDS_INIT_LIST_HEAD(&inode.targets);
+	assert_int_equal(file_map_add(&inode.map, old_runs, 3), 0);
+	file_around_told(&inode.around, 0, 1);
+	file_around_add(&inode.around, 4, 5);
+	shared.hold = &held;
+	shared.handle.kind = HANDLE_FILE;
+}
+
+static void expect_forgotten(void)
+{
+	assert_null(file_map_find(&inode.map, 0));
+	assert_false(file_around_gives(&inode.around));
+	file_map_free(&inode.map);
+	file_around_end(&inode.around);
+}
+
+static void forgets_what_may_have_been_truncated(void **state)
+{
+	(void)state;
+	begin_cutting();
+	assert_int_equal(afar_file_truncate(&shared, 0), -ETIMEDOUT);
+	expect_forgotten();
+}
+
+static void forgets_what_may_have_been_punched(void **state)
+{
+	(void)state;
+	begin_cutting();
+	assert_int_equal(afar_file_allocate(&shared, AFAR_ALLOCATE_PUNCH | AFAR_ALLOCATE_KEEP_SIZE,
+					    0, FILE_UNIT),
+			 -ETIMEDOUT);
+	expect_forgotten();
+	begin_cutting();
+	inode.is_prepared = true;
+	file_unprepare(&shared);
+	expect_forgotten();
+}
+
+static void forgets_what_may_have_been_given_back(void **state)
+{
+	(void)state;
+	begin_cutting();
+	assert_false(file_give_back(&shared));
+	expect_forgotten();
+}
+
+/* The closing goes along with a call that fails, and is open until it is sent once more. */
+static void forgets_what_may_have_been_closed(void **state)
+{
+	struct late_close closing = {.file = &shared, .is_change = true};
+
+	(void)state;
+	begin_cutting();
+	file_begin_close(&closing);
+	assert_true(closing.is_trimmed && closing.sync.n_unwritten == 2);
+	file_undo_close(&closing);
+	assert_false(inode.is_ending);
+	expect_forgotten();
+}
+
+/* ---- Closing. Room that nobody has written goes back with the last one that may write. */
+
+static size_t nr_given;
+
+static int count_given(Afar__FileChange **operations, unsigned nr, struct fs_answer *out)
+{
+	for (unsigned i = 0; i < nr; i++)
+		nr_given += operations[i]->sync->n_unwritten / 2;
+	answer_with(out, nr, LAYOUT + 1, 0);
+	attributes.size = NR_UNITS * FILE_UNIT;
+	return 0;
+}
+
+static struct afar_file *open_it(uint32_t access)
+{
+	struct afar_file *file = handle_new(HANDLE_FILE, sizeof(*file));
+
+	assert_non_null(file);
+	handle_use(&fs.handle);
+	file->fs = &fs;
+	file->access = access;
+	file->inode = inode_get(&fs, INO);
+	file->hold = fs_hold_new(file->inode, fs_new_handle(&fs), access);
+	return file;
+}
+
+/* It got a unit that it has not written. */
+static void get_room(struct file_inode *of)
+{
+	of->layout = LAYOUT;
+	of->size = NR_UNITS * FILE_UNIT;
+	of->has_grown = true;
+	file_around_told(&of->around, 0, 1);
+	file_around_add(&of->around, 4, 5);
+	nr_given = 0;
+}
+
+static void gives_back_though_others_read(void **state)
+{
+	struct afar_file *reader, *files[2];
+
+	(void)state;
+	begin_making(false);
+	meanwhile_change = count_given;
+	reader = open_it(R_OK);
+	for (unsigned i = 0; i < 2; i++)
+		files[i] = open_it(R_OK | W_OK);
+	get_room(reader->inode);
+	assert_int_equal(file_close(files[0]), 0);
+	assert_int_equal(nr_given, 0);
+	assert_int_equal(file_close(files[1]), 0);
+	assert_int_equal(nr_given, 1);
+	assert_int_equal(reader->inode->layout, LAYOUT + 1);
+	assert_int_equal(file_close(reader), 0);
+}
+
+/* Both would go along with one call. Then neither would be the last one. */
+static void gives_back_with_the_second_of_two(void **state)
+{
+	struct afar_file *files[2];
+	struct late_close *taken[2];
+
+	(void)state;
+	begin_making(false);
+	closings_init(&fs.closings);
+	fs.closings.has_thread = true; /* this one */
+	for (unsigned i = 0; i < 2; i++)
+		files[i] = open_it(R_OK | W_OK);
+	get_room(files[0]->inode);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(late_close_add(files[i]), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		struct fs_answer answer;
+
+		assert_int_equal(fs.closings.calls->take(&fs, true, taken, 2), 1);
+		assert_int_equal(taken[0]->is_trimmed, i == 1);
+		assert_int_equal(taken[0]->sync.n_unwritten, 2 * i);
+		answer_with(&answer, 1, LAYOUT, 0);
+		fs.closings.calls->end(&fs, taken, 1, 0, answer.results);
+	}
+	assert_false(closings_are_pending(&fs));
+	closings_free(&fs.closings);
+}
+
 TEST_GROUP(files_meanwhile)
 {
 	const struct CMUnitTest tests[] = {
@@ -579,6 +758,12 @@ TEST_GROUP(files_meanwhile)
 		MEANWHILE_TEST(tells_times_that_are_being_committed),
 		MEANWHILE_TEST(answers_when_commits_have_ended),
 		MEANWHILE_TEST(awaits_no_commits_that_begin_later),
+		MEANWHILE_TEST(forgets_what_may_have_been_truncated),
+		MEANWHILE_TEST(forgets_what_may_have_been_punched),
+		MEANWHILE_TEST(forgets_what_may_have_been_given_back),
+		MEANWHILE_TEST(forgets_what_may_have_been_closed),
+		MEANWHILE_TEST(gives_back_though_others_read),
+		MEANWHILE_TEST(gives_back_with_the_second_of_two),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

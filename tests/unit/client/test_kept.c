@@ -161,6 +161,17 @@ static unsigned nr_kept(void)
 	return atomic_load(&fs.kept.nr);
 }
 
+static unsigned nr_epochs; /* that somebody has waited for */
+
+void __real_epoch_wait(void);
+void __wrap_epoch_wait(void);
+
+void __wrap_epoch_wait(void)
+{
+	nr_epochs++;
+	__real_epoch_wait();
+}
+
 /* ---- Who gets it, and who has it let go */
 
 static void test_opened_again(void **state)
@@ -304,6 +315,26 @@ static void test_resumed(void **state)
 	end_one(used);
 }
 
+/* Many inodes are freed while the session's lock is held. They wait for near copies together. */
+static void test_freed_together(void **state)
+{
+	uint64_t runs[] = {0, 1, 1};
+
+	(void)state;
+	for (uint64_t ino = FIRST; ino < FIRST + 4; ino++) {
+		struct fs_hold *hold = open_one(ino, ino, R_OK);
+
+		assert_int_equal(file_map_add(&hold->inode->map, runs, 3), 0);
+		inode_show(hold->inode);
+		assert_non_null(hold->inode->view);
+		assert_true(kept_add(hold));
+	}
+	nr_epochs = 0;
+	kept_resumed(&fs);
+	assert_int_equal(nr_epochs, 1);
+	assert_int_equal(nr_kept(), 0);
+}
+
 TEST_GROUP(kept)
 {
 	const struct CMUnitTest tests[] = {
@@ -315,6 +346,7 @@ TEST_GROUP(kept)
 		KEPT_TEST(test_told_again),
 		KEPT_TEST(test_told_again_at_once),
 		KEPT_TEST(test_resumed),
+		KEPT_TEST(test_freed_together),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include "client/files/inode/file_map.h"
 
 #define BLOCK_UNITS 64U
+#define LENGTH_MAX  1024U /* units; nobody gets much longer ranges */
 
 /* Returns the index of the first block whose number is not smaller. */
 static size_t find(const struct file_around *around, uint64_t number)
@@ -158,6 +159,42 @@ static size_t list_block(const struct file_around_block *block, uint64_t *list, 
 	return nr;
 }
 
+/* Returns the length of the shortest ranges that are listed. `left`: how many of this length are. Ranges of LENGTH_MAX units and more count as
+ * equally long. */
+static uint64_t find_shortest(const uint64_t *list, size_t nr, size_t *left)
+{
+	size_t counts[LENGTH_MAX + 1] = {0};
+	uint64_t length = LENGTH_MAX;
+
+	for (size_t i = 0; i < nr; i += 2)
+		counts[list[i + 1] < LENGTH_MAX ? list[i + 1] : LENGTH_MAX]++;
+	*left = FILE_AROUND_LIST_MAX;
+	while (counts[length] < *left)
+		*left -= counts[length--];
+	return length;
+}
+
+/* Keeps the longest of too many ranges, in their order. Returns how many numbers these are. */
+static size_t keep_longest(uint64_t *list, size_t nr)
+{
+	size_t left, kept = 0;
+	uint64_t shortest;
+
+	if (nr <= 2 * (size_t)FILE_AROUND_LIST_MAX)
+		return nr;
+	shortest = find_shortest(list, nr, &left);
+	for (size_t i = 0; i < nr; i += 2) {
+		uint64_t length = list[i + 1] < LENGTH_MAX ? list[i + 1] : LENGTH_MAX;
+
+		if (length < shortest || (length == shortest && left == 0))
+			continue;
+		left -= length == shortest;
+		list[kept++] = list[i];
+		list[kept++] = list[i + 1];
+	}
+	return kept;
+}
+
 size_t file_around_list(const struct file_around *around, uint64_t **out)
 {
 	size_t nr = 0;
@@ -166,7 +203,7 @@ size_t file_around_list(const struct file_around *around, uint64_t **out)
 	*out = file_around_gives(around) ? calloc(around->nr * BLOCK_UNITS, sizeof(**out)) : NULL;
 	for (size_t i = 0; i < around->nr && *out; i++)
 		nr = list_block(&around->blocks[i], *out, nr);
-	return nr;
+	return keep_longest(*out, nr);
 }
 
 void file_around_end(struct file_around *around)

@@ -52,7 +52,9 @@ static inline bool file_around_may_have(const struct file_around *around, uint64
 }
 /* Returns whether any can be given back. */
 bool file_around_gives(const struct file_around *around);
-/* Lists these: where some begin, and how many they are. Returns how many numbers that is. The caller frees the list. */
+/* A manager takes no longer list. */
+#define FILE_AROUND_LIST_MAX 65536U
+/* Lists these, at most so many ranges, of more the longest: where some begin, and how many they are. Returns how many numbers that is. The caller frees the list. */
 size_t file_around_list(const struct file_around *around, uint64_t **out);
 /* Forgets all that has come. */
 void file_around_end(struct file_around *around);

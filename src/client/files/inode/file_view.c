@@ -56,6 +56,11 @@ void view_close(struct file_view *_Atomic *place)
 	free(view);
 }
 
+void view_free(struct file_view *_Atomic *place)
+{
+	free(atomic_exchange(place, NULL));
+}
+
 const struct file_run *view_search(struct file_view *view, uint64_t unit)
 {
 	size_t low = 0, high = view->nr;

@@ -28,6 +28,8 @@ void view_refresh(struct file_view *_Atomic *place, pthread_mutex_t *lock,
 		  const struct file_map *map, const uint64_t *size);
 /* Closes it, and waits until nobody uses what was in it. The gate is shut. */
 void view_close(struct file_view *_Atomic *place);
+/* Closes it when nobody uses what was in it. */
+void view_free(struct file_view *_Atomic *place);
 
 /* Within an epoch section. Finds the run that has a unit, and remembers it; NULL: there is none. */
 const struct file_run *view_search(struct file_view *view, uint64_t unit);

@@ -38,6 +38,7 @@ static struct file_inode *inode_new(struct afar_fs *fs, uint64_t ino)
 	}
 	inode->fs = fs;
 	inode->ino = ino;
+	atomic_init(&inode->nr_references, 1);
 	CDS_INIT_LIST_HEAD(&inode->locks);
 	CDS_INIT_LIST_HEAD(&inode->kept_holds);
 	CDS_INIT_LIST_HEAD(&inode->targets);
@@ -68,6 +69,17 @@ static void inode_free(struct file_inode *inode)
 	pthread_mutex_destroy(&inode->appending);
 	pthread_cond_destroy(&inode->gate_changed);
 	free(inode);
+}
+
+void inode_ref(struct file_inode *inode)
+{
+	atomic_fetch_add(&inode->nr_references, 1);
+}
+
+void inode_unref(struct file_inode *inode)
+{
+	if (atomic_fetch_sub(&inode->nr_references, 1) == 1)
+		inode_free(inode);
 }
 
 struct file_inode *inode_get(struct afar_fs *fs, uint64_t ino)
@@ -297,7 +309,7 @@ void inode_forget(struct file_inode *inode)
 	pthread_mutex_unlock(&inode->lock);
 }
 
-void inode_put(struct file_inode *inode)
+bool inode_leave_users(struct file_inode *inode)
 {
 	struct afar_fs *fs = inode->fs;
 	bool is_last;
@@ -312,8 +324,13 @@ void inode_put(struct file_inode *inode)
 		pthread_cond_broadcast(&fs->changed);
 	}
 	pthread_mutex_unlock(&fs->lock);
-	if (is_last)
-		inode_free(inode);
+	return is_last;
+}
+
+void inode_put(struct file_inode *inode)
+{
+	if (inode_leave_users(inode))
+		inode_unref(inode);
 }
 
 bool inode_end(struct file_inode *inode)
@@ -343,6 +360,16 @@ bool inode_is_alone(struct file_inode *inode)
 	is_alone = inode->nr_users == 1;
 	pthread_mutex_unlock(&inode->fs->lock);
 	return is_alone;
+}
+
+bool inode_is_only_writer(struct file_inode *inode)
+{
+	bool is_only;
+
+	pthread_mutex_lock(&inode->fs->lock);
+	is_only = inode->nr_writers == 1 && inode->nr_users != 1;
+	pthread_mutex_unlock(&inode->fs->lock);
+	return is_only;
 }
 
 bool inode_has_spare(struct file_inode *inode)

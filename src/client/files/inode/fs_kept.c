@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/epoch.h"
 #include "base/error.h"
 #include "client/files/fs.h"
 #include "client/session.h"
@@ -208,16 +209,34 @@ static void tell_all(struct afar_fs *fs)
 
 /* ---- Letting go */
 
-/* From outside of the fs's lock. */
+/* Drops users of inodes. Keeps the holds whose inodes nobody uses any more. Returns whether one of these has a view. */
+static bool leave_inodes(struct cds_list_head *ended)
+{
+	struct fs_hold *hold, *next;
+	bool has_view = false;
+
+	cds_list_for_each_entry_safe (hold, next, ended, node) {
+		if (inode_leave_users(hold->inode)) {
+			has_view |= atomic_load(&hold->inode->view) != NULL;
+			continue;
+		}
+		cds_list_del(&hold->node);
+		free(hold);
+	}
+	return has_view;
+}
+
+/* From outside of the fs's lock. Waits once for those who are in views. */
 static void free_ended(struct cds_list_head *ended)
 {
 	struct fs_hold *hold, *next;
 
+	if (leave_inodes(ended))
+		epoch_wait();
 	cds_list_for_each_entry_safe (hold, next, ended, node) {
-		struct file_inode *inode = hold->inode;
-
+		view_free(&hold->inode->view);
+		inode_unref(hold->inode);
 		free(hold);
-		inode_put(inode);
 	}
 }
 

@@ -201,7 +201,7 @@ static struct stream_block *find(struct stream *stream, uint64_t at)
 	return NULL;
 }
 
-/* Says whether a range is there. Bytes that are not there at all count more than those that are coming. */
+/* Says whether a range is there. Bytes that nobody is fetching count more than those that are coming. */
 static enum stream_found look(struct stream *stream, uint64_t offset, size_t length, uint64_t since)
 {
 	enum stream_found found = STREAM_HIT;
@@ -213,7 +213,9 @@ static enum stream_found look(struct stream *stream, uint64_t offset, size_t len
 		if (!block)
 			return STREAM_MISS;
 		at = block->offset + block->wanted;
-		if (block->state != STREAM_FULL)
+		if (block->state == STREAM_WANTED)
+			return STREAM_MISS;
+		if (block->state == STREAM_FILLING)
 			found = STREAM_COMING;
 		else if (block->since != since || (block->length < block->wanted &&
 						   offset + length > block->offset + block->length))
@@ -392,17 +394,30 @@ out_unlock:
 	return nr;
 }
 
-bool stream_begin_fill(struct stream *stream, struct stream_fill *fill)
+/* Finds the first wanted block, and drops those that the program has passed. */
+static struct stream_block *find_wanted(struct stream *stream)
 {
 	struct stream_block *first = NULL;
 
-	pthread_mutex_lock(&stream->lock);
 	for (unsigned i = 0; i < STREAM_BLOCKS; i++) {
 		struct stream_block *block = &stream->blocks[i];
 
-		if (block->state == STREAM_WANTED && (!first || block->offset < first->offset))
+		if (block->state != STREAM_WANTED)
+			continue;
+		if (block->offset + block->wanted <= stream->next)
+			block->state = STREAM_EMPTY;
+		else if (!first || block->offset < first->offset)
 			first = block;
 	}
+	return first;
+}
+
+bool stream_begin_fill(struct stream *stream, struct stream_fill *fill)
+{
+	struct stream_block *first;
+
+	pthread_mutex_lock(&stream->lock);
+	first = find_wanted(stream);
 	if (first) {
 		first->state = STREAM_FILLING;
 		stream->nr_using++;

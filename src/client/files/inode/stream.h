@@ -79,7 +79,7 @@ static inline bool stream_is_next(uint64_t next, uint64_t offset, size_t length)
 }
 
 enum stream_found {
-	STREAM_MISS,   /* read it in the ordinary way */
+	STREAM_MISS,   /* read it in the ordinary way: nobody has begun to */
 	STREAM_COMING, /* stream_wait(), and try again */
 	STREAM_HIT,    /* it was read */
 };
@@ -118,7 +118,7 @@ struct stream_fill {
 	uint64_t offset;
 };
 
-/* Takes the first wanted block. False: none is. */
+/* Takes the first wanted block that the program has not passed. False: there is none. */
 bool stream_begin_fill(struct stream *stream, struct stream_fill *fill);
 /* Ends that. `result`: how many bytes came, perhaps fewer; an error closes the window for a while. `since`: from before. */
 void stream_end_fill(struct stream *stream, const struct stream_fill *fill, ssize_t result,

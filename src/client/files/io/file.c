@@ -479,6 +479,8 @@ int file_close(struct afar_file *file)
 	/* The last one to close it gives room back: not one that nobody waits for. */
 	if (is_writable && !inode_is_alone(file->inode) && closings_are_pending(fs))
 		closings_flush(fs);
+	if (is_writable && inode_is_only_writer(file->inode))
+		file_give_back(file);
 	is_trimmed = inode_end(file->inode) && is_writable && inode_has_spare(file->inode);
 	ret = is_trimmed || (is_writable && has_news(file->inode))
 		      ? commit_and_close(file, is_trimmed)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Room that has come beyond what writes asked for (file_around.h), given back before the file is closed, because there is no more. */
+/* Gives room back that came beyond what writes asked for (file_around.h). A writer does that before the last one closes the file: when there is no
+ * more room, or when others read on and nobody else may write. */
 #include <errno.h>
 #include <stdlib.h>
 

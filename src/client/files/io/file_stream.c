@@ -23,13 +23,15 @@
 #define BUDGET_BYTES ((int64_t)64 << 20)
 #define PROMISE_MS   100
 #define WAIT_MS	     1000 /* for a block that is coming */
+#define FILLS_MAX    2U /* of one stream at a time: others need threads, too, if its server is away */
 
 struct file_stream {
 	struct stream stream;
-	struct cds_list_head waiting_node; /* guarded by the fs_streams's lock, as the next two */
+	struct cds_list_head waiting_node; /* guarded by the fs_streams's lock, as the next three */
 	bool is_waiting;
+	bool is_left; /* its file is closed */
 	unsigned nr_filling;
-	struct afar_file *file;
+	struct file_inode *inode;
 	file_read_ahead *read;
 };
 
@@ -49,13 +51,21 @@ static const struct {
 static ssize_t fill(const struct file_stream *stream, const struct stream_fill *fill,
 		    uint64_t *since)
 {
-	struct afar_file *file = stream->file;
+	struct file_inode *inode = stream->inode;
 
-	*since = fs_promise_quiet(file->fs, file->inode->ino, PROMISE_MS);
-	return *since ? stream->read(file, fill->data, fill->length, fill->offset) : 0;
+	*since = fs_promise_quiet(inode->fs, inode->ino, PROMISE_MS);
+	return *since ? stream->read(inode, fill->data, fill->length, fill->offset) : 0;
 }
 
-/* Takes a stream that has a wanted block. The lock is held. */
+/* Has threads look whether a block of it is wanted. The lock is held. */
+static void wait_for_thread(struct fs_streams *streams, struct file_stream *stream)
+{
+	if (!stream->is_waiting)
+		cds_list_add_tail(&stream->waiting_node, &streams->waiting);
+	stream->is_waiting = true;
+}
+
+/* Takes a stream that has a wanted block, and may have it filled. The lock is held. */
 static struct file_stream *take(struct fs_streams *streams, struct stream_fill *out)
 {
 	while (!cds_list_empty(&streams->waiting)) {
@@ -63,7 +73,7 @@ static struct file_stream *take(struct fs_streams *streams, struct stream_fill *
 			cds_list_first_entry(&streams->waiting, struct file_stream, waiting_node);
 
 		cds_list_del(&stream->waiting_node);
-		if (stream_begin_fill(&stream->stream, out)) {
+		if (stream->nr_filling < FILLS_MAX && stream_begin_fill(&stream->stream, out)) {
 			/* The others come first now. */
 			cds_list_add_tail(&stream->waiting_node, &streams->waiting);
 			stream->nr_filling++;
@@ -74,7 +84,32 @@ static struct file_stream *take(struct fs_streams *streams, struct stream_fill *
 	return NULL;
 }
 
-static void start_thread(struct fs_streams *streams);
+static void free_stream(struct file_stream *stream)
+{
+	stream_free(&stream->stream);
+	free(stream);
+}
+
+/* Frees a stream that its file has left. The lock is held, but not meanwhile. */
+static void free_left(struct fs_streams *streams, struct file_stream *stream)
+{
+	pthread_mutex_unlock(&streams->lock);
+	inode_unref(stream->inode);
+	free_stream(stream);
+	pthread_mutex_lock(&streams->lock);
+	if (--streams->nr_left == 0)
+		pthread_cond_broadcast(&streams->done);
+}
+
+/* A thread has filled a block. The lock is held. */
+static void end_filling(struct fs_streams *streams, struct file_stream *stream)
+{
+	stream->nr_filling--;
+	if (!stream->is_left)
+		wait_for_thread(streams, stream);
+	else if (stream->nr_filling == 0)
+		free_left(streams, stream);
+}
 
 static void *work_on(void *argument)
 {
@@ -97,8 +132,7 @@ static void *work_on(void *argument)
 		ret = fill(stream, &wanted, &since);
 		stream_end_fill(&stream->stream, &wanted, ret, since);
 		pthread_mutex_lock(&streams->lock);
-		if (--stream->nr_filling == 0)
-			pthread_cond_broadcast(&streams->done);
+		end_filling(streams, stream);
 	}
 	pthread_mutex_unlock(&streams->lock);
 	return NULL;
@@ -127,6 +161,14 @@ void fs_streams_init(struct fs_streams *streams)
 	atomic_init(&streams->budget, BUDGET_BYTES);
 }
 
+void fs_streams_await(struct fs_streams *streams)
+{
+	pthread_mutex_lock(&streams->lock);
+	while (streams->nr_left != 0)
+		pthread_cond_wait(&streams->done, &streams->lock);
+	pthread_mutex_unlock(&streams->lock);
+}
+
 void fs_streams_end(struct fs_streams *streams)
 {
 	pthread_mutex_lock(&streams->lock);
@@ -143,8 +185,8 @@ void fs_streams_end(struct fs_streams *streams)
 /* Has threads fill what is wanted. */
 static void ask_for_more(struct file_stream *stream)
 {
-	struct fs_streams *streams = &stream->file->fs->streams;
-	struct file_inode *inode = stream->file->inode;
+	struct file_inode *inode = stream->inode;
+	struct fs_streams *streams = &inode->fs->streams;
 	bool has_threads;
 	uint64_t size;
 	unsigned nr;
@@ -156,10 +198,8 @@ static void ask_for_more(struct file_stream *stream)
 	if (nr == 0)
 		return;
 	pthread_mutex_lock(&streams->lock);
-	if (!stream->is_waiting)
-		cds_list_add_tail(&stream->waiting_node, &streams->waiting);
-	stream->is_waiting = true;
-	for (; nr != 0; nr--) {
+	wait_for_thread(streams, stream);
+	for (nr = nr < FILLS_MAX ? nr : FILLS_MAX; nr != 0; nr--) {
 		if (streams->nr_idle < nr)
 			start_thread(streams);
 		pthread_cond_signal(&streams->more);
@@ -180,7 +220,7 @@ static struct file_stream *make_stream(struct afar_file *file, file_read_ahead *
 
 	if (!stream)
 		return NULL;
-	stream->file = file;
+	stream->inode = inode;
 	stream->read = read;
 	stream_init(&stream->stream, limits[fs_pool(file->fs)->is_flash].window,
 		    &file->fs->streams.budget);
@@ -191,8 +231,7 @@ static struct file_stream *make_stream(struct afar_file *file, file_read_ahead *
 	if (atomic_compare_exchange_strong(&file->reading.stream, &there, stream))
 		return stream;
 	streams_remove(&inode->streams, &stream->stream);
-	stream_free(&stream->stream);
-	free(stream);
+	free_stream(stream);
 	return there;
 }
 
@@ -243,22 +282,26 @@ bool file_stream_read(struct afar_file *file, void *data, size_t length, uint64_
 
 void file_stream_end(struct afar_file *file)
 {
-	struct file_stream *stream = atomic_load(&file->reading.stream);
+	struct file_stream *stream = atomic_exchange(&file->reading.stream, NULL);
 	struct fs_streams *streams = &file->fs->streams;
+	bool is_left;
 
 	if (!stream)
 		return;
+	/* Nothing is wanted any more. */
+	stream_close(&stream->stream);
+	streams_remove(&file->inode->streams, &stream->stream);
 	pthread_mutex_lock(&streams->lock);
 	if (stream->is_waiting)
 		cds_list_del(&stream->waiting_node);
-	stream->is_waiting = false;
-	while (stream->nr_filling != 0)
-		pthread_cond_wait(&streams->done, &streams->lock);
+	is_left = stream->is_left = stream->nr_filling != 0;
+	if (is_left) {
+		inode_ref(stream->inode);
+		streams->nr_left++;
+	}
 	pthread_mutex_unlock(&streams->lock);
-	streams_remove(&file->inode->streams, &stream->stream);
-	stream_free(&stream->stream);
-	free(stream);
-	atomic_store(&file->reading.stream, NULL);
+	if (!is_left)
+		free_stream(stream);
 }
 
 /* ---- What the program says */

@@ -20,12 +20,14 @@
 
 struct afar_file;
 struct afar_fs;
+struct file_inode;
 struct file_stream;
 
 /* A file system has this. */
 struct fs_streams {
 	pthread_mutex_t lock; /* guards all but the budget; held for moments */
 	pthread_cond_t more, done;
+	unsigned nr_left;	      /* streams of closed files that are being filled still */
 	struct cds_list_head waiting; /* struct file_stream: blocks of it are wanted */
 	pthread_t threads[STREAM_THREADS_MAX];
 	unsigned nr_threads, nr_idle;
@@ -41,16 +43,19 @@ struct file_reading {
 };
 
 void fs_streams_init(struct fs_streams *streams);
+/* Waits until nothing is being filled any more, of a file system that has no files. */
+void fs_streams_await(struct fs_streams *streams);
 /* Ends the threads of a file system that has no files. */
 void fs_streams_end(struct fs_streams *streams);
 
 /* Reads for a window: asks the manager nothing, tries once, and does not wait while the gate is shut. 0: the ordinary way is
  * needed. */
-typedef ssize_t file_read_ahead(struct afar_file *file, void *data, size_t length, uint64_t offset);
+typedef ssize_t file_read_ahead(struct file_inode *inode, void *data, size_t length,
+				uint64_t offset);
 /* Reads out of the file's window. False: read in the ordinary way. The file is open to read. */
 bool file_stream_read(struct afar_file *file, void *data, size_t length, uint64_t offset,
 		      file_read_ahead *read);
-/* Nobody reads any more: waits for what is being filled. */
+/* Nobody reads any more. Waits for nothing: what is being filled stays until that has ended. */
 void file_stream_end(struct afar_file *file);
 
 #endif

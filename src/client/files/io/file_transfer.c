@@ -166,28 +166,28 @@ static ssize_t plan_known(struct plan *plan, struct file_inode *inode,
 		ret = plan_read(plan, inode, vectors, nr, &is_known);
 	}
 	pthread_mutex_unlock(&inode->lock);
-	if (nr == 1 && ret > 0)
-		inode_show_near(inode);
 	return ret;
 }
 
 /* Reads from inside the gate. `is_once`: does not try again while servers cannot be reached. */
-static ssize_t read_inside(struct afar_file *file, const struct afar_file_vector *vectors,
+static ssize_t read_inside(struct file_inode *inode, const struct afar_file_vector *vectors,
 			   unsigned nr, bool is_once)
 {
 	struct afar_file_vector *joined = file_join(&vectors, &nr);
-	struct file_inode *inode = file->inode;
 	struct plan plan;
 	ssize_t sum;
 	int ret = 0;
 
 	plan_init(&plan);
 	sum = plan_known(&plan, inode, vectors, nr);
+	/* A file may be closed while it is read ahead. Then nobody uses views of the inode. */
+	if (nr == 1 && sum > 0 && !is_once)
+		inode_show_near(inode);
 	if (sum > 0) {
 		plan_fill_holes(&plan, 0);
-		ret = is_once ? target_transfer_pieces(fs_pool(file->fs), AFAR_OP_READ, 0,
+		ret = is_once ? target_transfer_pieces(fs_pool(inode->fs), AFAR_OP_READ, 0,
 						       plan.pieces, plan.nr)
-			      : fs_transfer(file->fs, AFAR_OP_READ, 0, plan.pieces, plan.nr);
+			      : fs_transfer(inode->fs, AFAR_OP_READ, 0, plan.pieces, plan.nr);
 		ret = plan_fail(inode, "read", plan.pieces, plan.nr, vectors, nr, ret);
 	}
 	plan_free(&plan);
@@ -200,7 +200,7 @@ ssize_t file_read(struct afar_file *file, const struct afar_file_vector *vectors
 	ssize_t ret;
 
 	inode_enter(file->inode);
-	ret = read_inside(file, vectors, nr, false);
+	ret = read_inside(file->inode, vectors, nr, false);
 	inode_leave(file->inode);
 	return ret;
 }
@@ -218,16 +218,16 @@ static bool is_all_known(struct file_inode *inode, const struct afar_file_vector
 	return is;
 }
 
-static ssize_t read_once(struct afar_file *file, void *data, size_t length, uint64_t offset)
+static ssize_t read_once(struct file_inode *inode, void *data, size_t length, uint64_t offset)
 {
 	const struct afar_file_vector vector = {.offset = offset, .data = data, .length = length};
 	ssize_t ret = 0;
 
-	if (!inode_try_enter(file->inode))
+	if (!inode_try_enter(inode))
 		return 0;
-	if (is_all_known(file->inode, &vector))
-		ret = read_inside(file, &vector, 1, true);
-	inode_leave(file->inode);
+	if (is_all_known(inode, &vector))
+		ret = read_inside(inode, &vector, 1, true);
+	inode_leave(inode);
 	return ret;
 }
 

@@ -120,6 +120,15 @@ static void drop_held_back(struct afar_fs *fs)
 
 /* ---- Calls */
 
+/* Two closings of an inode do not go along with one call, because neither would be the last one. */
+static bool is_taken(struct late_close *const *taken, unsigned nr, const struct late_close *closing)
+{
+	for (unsigned i = 0; i < nr; i++)
+		if (taken[i]->file->inode == closing->file->inode)
+			return true;
+	return false;
+}
+
 static unsigned take(struct afar_fs *fs, bool are_changes, struct late_close **out, unsigned max)
 {
 	struct fs_closings *closings = &fs->closings;
@@ -133,6 +142,8 @@ static unsigned take(struct afar_fs *fs, bool are_changes, struct late_close **o
 	cds_list_for_each_entry_safe (closing, next, list, node) {
 		if (nr == max)
 			break;
+		if (are_changes && is_taken(out, nr, closing))
+			continue;
 		cds_list_del(&closing->node);
 		--*nr_left;
 		if (is_in_doubt && closing->file->access & W_OK)

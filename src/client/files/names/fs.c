@@ -322,6 +322,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_fs_close, (struct afar_fs *fs), (fs))
 				  fs->ns->name);
 	if (ret)
 		return error_fail(ret, "close a file system: it is closed already");
+	fs_streams_await(&fs->streams);
 	closings_stop(fs);
 	kept_drop(fs, 0);
 	ret = afar_region_close(fs->region);

@@ -352,6 +352,22 @@ static void test_one_that_is_away_is_awaited_once(void **state)
 	assert_true(is_delegated_elsewhere(second));
 }
 
+/* Its connection ends while it is probed. */
+static void test_a_lost_connection_is_no_answer(void **state)
+{
+	(void)state;
+	use_elsewhere();
+	fixture.silent_peer = other.peer;
+	assert_true(has_waited(ask_file_open(files[0], 1)));
+	fixture.core->lease_ns *= 100;
+	client_lose(&fixture, &other);
+	fixture.core->lease_ns /= 100;
+	fixture.silent_peer = NULL;
+	assert_false(has_waited(ask_file_open(files[1], 2)));
+	assert_int_equal(client_resume(&fixture, &other), 0);
+	assert_true(is_delegated_elsewhere(second));
+}
+
 /* Dropping pages of one file may take long. Others are dropped meanwhile, before anybody writes them. */
 static void test_slow_one_is_not_silent(void **state)
 {
@@ -380,6 +396,7 @@ TEST_GROUP(manager_drops)
 		DROPS_TEST(test_silent_one_is_awaited_once),
 		DROPS_TEST(test_silent_one_comes_back),
 		DROPS_TEST(test_one_that_is_away_is_awaited_once),
+		DROPS_TEST(test_a_lost_connection_is_no_answer),
 		DROPS_TEST(test_slow_one_is_not_silent),
 	};
 

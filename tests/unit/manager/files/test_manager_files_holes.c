@@ -187,6 +187,27 @@ static void test_holes_get_the_last_room(void **state)
 	check_files();
 }
 
+#define NR_LEFT 16U
+
+/* A write of all that is left gets nothing around it. */
+static void test_holes_get_all_that_is_left(void **state)
+{
+	uint64_t file = must_make(ROOT, "f", S_IFREG | 0644);
+	Afar__Request *request;
+
+	(void)state;
+	FILE_DO(ask_file_open(file, 1), 0);
+	FILE_DO(exact(ask_extend(file, 0, 200 * FILE_UNIT)), 0);
+	FILE_DO(exact(ask_extend(file, 1000 * FILE_UNIT, FILE_UNIT)), 0);
+	EXPECT(&client, ask_limits((201 + NR_LEFT) * FILE_UNIT, 0), 0);
+	assert_int_equal(limits_room(fs_of()), NR_LEFT);
+	request = ask_extend(file, 601 * FILE_UNIT, NR_LEFT * FILE_UNIT);
+	change_of(request)->extend->gives_back = true;
+	FILE_DO(request, 0);
+	assert_int_equal(limits_room(fs_of()), 0);
+	check_files();
+}
+
 /* Makes a file of which `client` has written two units of three far from each other, and got room around and ahead. */
 static uint64_t make_holes(const char *name, struct units *list, uint64_t *alone)
 {
@@ -351,9 +372,13 @@ static void test_many_parts_go_back(void **state)
 TEST_GROUP(manager_files_holes)
 {
 	const struct CMUnitTest tests[] = {
-		FILES_TEST(test_a_hole_gets_room_around),  FILES_TEST(test_any_order_asks_seldom),
-		FILES_TEST(test_little_is_left_in_holes),  FILES_TEST(test_holes_get_the_last_room),
-		FILES_TEST(test_unwritten_room_goes_back), FILES_TEST(test_unwritten_room_stays),
+		FILES_TEST(test_a_hole_gets_room_around),
+		FILES_TEST(test_any_order_asks_seldom),
+		FILES_TEST(test_little_is_left_in_holes),
+		FILES_TEST(test_holes_get_the_last_room),
+		FILES_TEST(test_holes_get_all_that_is_left),
+		FILES_TEST(test_unwritten_room_goes_back),
+		FILES_TEST(test_unwritten_room_stays),
 		FILES_TEST(test_many_parts_go_back),
 	};
 

@@ -181,6 +181,29 @@ static void test_silent_for_many_files(void **state)
 	expect_result(&opened, 0);
 }
 
+/* Another one was slow to drop its pages. That takes nothing off the second that this one has to close the file. */
+static void test_asked_behind_a_slow_one(void **state)
+{
+	struct fake_client third = {0};
+
+	(void)state;
+	fixture.revoked = NULL;
+	assert_int_equal(client_open(&fixture, &third), 0);
+	OTHER_DO(ask_read(file, R_OK | FILE_KEEPS_PAGES, false), 0);
+	assert_int_equal(file_do(&third, ask_read(file, R_OK, false), NULL), 0);
+	fixture.silent_ino = file;
+	send_open(file);
+	fixture_advance(&fixture, DELEGATION_KEPT_MS * 9 / 10);
+	fixture.silent_peer = third.peer;
+	fixture.silent_ino = 0;
+	fixture_pump(&fixture);
+	fixture_advance(&fixture, DELEGATION_KEPT_MS * 9 / 10);
+	assert_null(opened);
+	fixture.silent_peer = NULL;
+	fixture_pump(&fixture);
+	expect_result(&opened, 0);
+}
+
 TEST_GROUP(manager_kept)
 {
 	const struct CMUnitTest tests[] = {
@@ -192,6 +215,7 @@ TEST_GROUP(manager_kept)
 		KEPT_TEST(test_written),
 		KEPT_TEST(test_open),
 		KEPT_TEST(test_silent_for_many_files),
+		KEPT_TEST(test_asked_behind_a_slow_one),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
