@@ -149,6 +149,7 @@ static struct delegate *delegate_new(struct fs *fs, uint64_t session)
 	CDS_INIT_LIST_HEAD(&delegate->shares);
 	CDS_INIT_LIST_HEAD(&delegate->revoked);
 	CDS_INIT_LIST_HEAD(&delegate->owing);
+	CDS_INIT_LIST_HEAD(&delegate->returned);
 	if (tree_add(&fs->delegates_by_session, delegate, compare_delegates, &hidden) == 0)
 		return delegate;
 	free(delegate);
@@ -208,6 +209,7 @@ static void take_out(struct fs *fs, struct delegate *delegate)
 	if (delegate->has_left)
 		return;
 	delegate_forget_debt(delegate);
+	cds_list_del(&delegate->returned);
 	tree_hide(&fs->delegates_by_session, delegate, compare_delegates);
 	tree_remove_hidden(&fs->delegates_by_session, delegate, compare_delegates);
 }

@@ -26,8 +26,6 @@
 #include "manager/files/records.h"
 #include "manager/files/table.h"
 
-static outgoing_answered answered;
-
 #define DELEGATED_MAX 131072U		       /* inodes of one session */
 #define OWED_NS	      (DELEGATION_KEPT_NS / 2) /* who owes an answer for longer is not renewed */
 /* So long nothing is delegated of what had to be taken back: whoever changes it may go on doing that. */
@@ -35,12 +33,14 @@ static outgoing_answered answered;
 
 /* ---- Delegating */
 
-void delegation_begin(struct fs *fs, const struct session *session, uint64_t dropped)
+void delegation_begin(struct fs *fs, const struct session *session, uint64_t dropped,
+		      bool takes_many)
 {
 	struct delegate *delegate = delegate_get(fs, session);
 
 	if (!delegate)
 		return;
+	delegate->takes_many = takes_many;
 	if (!delegate_is_silent(fs, delegate) && delegate->number == dropped)
 		delegate_clear(fs, delegate);
 }
@@ -93,7 +93,7 @@ static bool owes(const struct fs *fs, const struct delegate *delegate)
 {
 	const struct share *first;
 
-	if (delegate->probed_at != 0)
+	if (delegate->probed_at != 0 || delegate->has_missed)
 		return true;
 	if (delegate->revoked.next == &delegate->revoked)
 		return false;
@@ -126,23 +126,6 @@ void delegations_leave(struct fs *fs, uint64_t session, bool was_told)
 
 /* ---- Taking back */
 
-static Afar__Request *new_request(const struct fs *fs, uint64_t ino)
-{
-	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
-	Afar__FileRevoke *message = MESSAGE_NEW(afar__file_revoke, Afar__FileRevoke);
-
-	if (!request || !message) {
-		free(request);
-		free(message);
-		return NULL;
-	}
-	message->fs = fs->number;
-	message->ino = ino;
-	request->file_revoke = message;
-	request->call_case = AFAR__REQUEST__CALL_FILE_REVOKE;
-	return request;
-}
-
 /* The session is to drop it: since now, unless it was before. */
 static void begin_revoke(struct share *share)
 {
@@ -154,60 +137,44 @@ static void begin_revoke(struct share *share)
 	cds_list_add_tail(&share->node, &share->delegate->revoked);
 }
 
+static void take_revoked(struct file *file, const struct outgoing *outgoing, bool is_done)
+{
+	const struct delegate *delegate = delegate_find(file->fs, outgoing->session);
+	struct share *share = delegate ? share_find(file, delegate) : NULL;
+
+	if (!share || share->revoke != outgoing->recall)
+		return;
+	if (is_done)
+		share_remove(share);
+	else
+		share->asked_at = NULL;
+}
+
+static int revoked(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
+{
+	return question_take(core, outgoing, event, is_done, take_revoked);
+}
+
 /* Asks it, if it can be reached and was not asked yet. */
 static void ask(struct share *share)
 {
 	struct delegate *delegate = share->delegate;
 	struct fs *fs = share->file->fs;
-	struct core *core = fs_core(fs);
-	const struct session *session = state_session(core->state, delegate->session);
-	const struct live_session *live = session ? session->live : NULL;
-	struct outgoing *outgoing;
-	Afar__Request *request;
+	const struct session *session = state_session(fs_core(fs)->state, delegate->session);
+	const void *peer = session && session->live ? session->live->peer : NULL;
+	uint64_t number;
 
-	if (delegate->has_left || (live && live->peer && share->asked_at == live->peer))
+	if (delegate->has_left || (peer && share->asked_at == peer))
 		return;
-	if (!live || !live->peer) {
+	if (!peer) {
 		silence_is_away(fs, delegate);
 		return;
 	}
-	outgoing = outgoing_new_to(answered, live->peer);
-	request = new_request(fs, share->file->ino);
-	if (!outgoing || !request) {
-		if (outgoing)
-			outgoing_free(outgoing);
-		if (request)
-			afar__request__free_unpacked(request, NULL);
+	number = question_add(fs, session, delegate, ASK_REVOKES, share->file->ino, revoked);
+	if (number == 0)
 		return;
-	}
-	outgoing->session = delegate->session;
-	outgoing->fs = fs->number;
-	outgoing->ino = share->file->ino;
-	outgoing->recall = share->revoke;
-	share->asked_at = live->peer;
-	silence_asked(fs, delegate, share->revoke);
-	core_call(core, live->peer, DELEGATION_KEPT_MS, request, outgoing);
-}
-
-static int answered(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
-{
-	struct fs *fs = files_find(core, outgoing->fs);
-	const struct delegate *delegate;
-	const struct file *file;
-	struct share *share;
-
-	if (fs && event->answer)
-		silence_answered(fs, outgoing->session, outgoing->recall);
-	delegate = fs ? delegate_find(fs, outgoing->session) : NULL;
-	file = delegate ? file_cached(fs, outgoing->ino) : NULL;
-	share = file ? share_find(file, delegate) : NULL;
-	if (!share || share->revoke != outgoing->recall)
-		return 0;
-	if (is_done)
-		share_remove(share);
-	else
-		share->asked_at = NULL;
-	return 0;
+	share->revoke = number;
+	share->asked_at = peer;
 }
 
 /* Until when somebody waits who is about to change a file. Asks those who have it delegated. */

@@ -84,7 +84,7 @@ static struct file_inode *find(struct afar_session *session, const Afar__FileRec
 			continue;
 		/* First, because a file that is being opened now may have been told of before. */
 		inode_set_outdated(fs, ask->ino);
-		kept_let_go(fs, ask->ino);
+		kept_let_go(fs, &ask->ino, 1);
 		inode = inode_find(fs, ask->ino);
 		*is_in_doubt = target_is_in_doubt(fs_pool(fs));
 		break;
@@ -241,7 +241,10 @@ void fs_tell_times(struct afar_session *session, const Afar__FileRevoke *ask, st
 	pthread_mutex_unlock(&session->lock);
 	/* This is no user of the inode: whoever closes it last meanwhile gives its spare room back. */
 	if (fs) {
-		tell_written(fs, ask->ino);
+		for (size_t i = 0; i < ask->n_inos; i++)
+			tell_written(fs, ask->inos[i]);
+		if (ask->n_inos == 0)
+			tell_written(fs, ask->ino);
 		end(fs);
 	}
 	rpc_reply_status(call, 0, 0);

@@ -22,6 +22,8 @@ static uint64_t last_number; /* of the delegation, in the last answer */
 static bool is_delegated;    /* what the last answer told */
 static uint64_t last_ino;
 
+static bool takes_many; /* sessions that ask take questions about several inodes */
+
 /* Asks a question that takes delegations. Returns its result's status. */
 static int look_telling(struct fake_client *who, Afar__Request *request, uint64_t dropped)
 {
@@ -31,6 +33,7 @@ static int look_telling(struct fake_client *who, Afar__Request *request, uint64_
 
 	request->files_look->wants_delegation = true;
 	request->files_look->dropped = dropped;
+	request->files_look->takes_many = takes_many;
 	reply = fixture_ask(&fixture, who, request);
 	if (reply->status != 0) {
 		status = reply->status;
@@ -69,6 +72,7 @@ static int delegations_begin(void **state)
 {
 	files_begin(state);
 	file = must_make(ROOT, "f", S_IFREG | 0644);
+	takes_many = false;
 	return 0;
 }
 
@@ -424,6 +428,74 @@ static void test_many_sessions(void **state)
 	assert_null(fs_of()->delegates_by_session);
 }
 
+/* ---- In batches */
+
+#define NR_FILES 20U
+
+/* Others know all of a directory, and the client removes its files together. */
+static void remove_together(void)
+{
+	Afar__Request *request = NULL;
+	char name[8];
+
+	for (unsigned i = 0; i < NR_FILES; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		expect_delegated(&other, ask_stat(must_make(ROOT, name, S_IFREG | 0644)));
+		if (request)
+			add_operations(request, ask_remove(ROOT, name, false));
+		else
+			request = ask_remove(ROOT, name, false);
+	}
+	expect_delegated(&other, ask_stat(ROOT));
+	fixture.nr_revokes = fixture.nr_revoke_calls = 0;
+	drop(must(&client, request));
+	assert_int_equal(fixture.nr_revokes, NR_FILES + 1);
+}
+
+static void test_a_message_for_a_batch(void **state)
+{
+	(void)state;
+	takes_many = true;
+	remove_together();
+	assert_int_equal(fixture.nr_revoke_calls, 1);
+	/* It has dropped all of them. */
+	fixture_advance(&fixture, DELEGATION_KEPT_MS / 4);
+	assert_int_equal(look(&other, ask_stat(file)), 0);
+	assert_int_equal(fs_of()->nr_shared, 1);
+}
+
+/* One of before knows messages with one inode. */
+static void test_a_message_for_each(void **state)
+{
+	(void)state;
+	remove_together();
+	assert_int_equal(fixture.nr_revoke_calls, NR_FILES + 1);
+}
+
+/* Its connection is lost before it has answered. It is asked about all of them over the next one. */
+static void test_a_batch_is_asked_again(void **state)
+{
+	uint64_t second = must_make(ROOT, "g", S_IFREG | 0644);
+	Afar__Request *request = ask_size(file, 10);
+
+	(void)state;
+	takes_many = true;
+	expect_delegated(&other, ask_stat(file));
+	expect_delegated(&other, ask_stat(second));
+	add_operations(request, ask_size(second, 10));
+	fixture.are_clients_silent = true;
+	file_send(&client, request, &changed);
+	client_lose(&fixture, &other);
+	fixture.are_clients_silent = false;
+	assert_int_equal(client_resume(&fixture, &other), 0);
+	fixture_pump(&fixture);
+	assert_int_equal(fixture.nr_revokes, 2);
+	assert_int_equal(fixture.nr_revoke_calls, 1);
+	expect_answer(changed, 0, NULL);
+}
+
+/* ---- How much is looked at */
+
 /* A tree that is watched, and how often it was walked through. */
 static const void *watched;
 static unsigned nr_walks;
@@ -671,6 +743,7 @@ static void ask_and_believe(struct believer *believer, const char *name)
 	Afar__Reply *reply;
 
 	request->files_look->wants_delegation = true;
+	request->files_look->takes_many = believer == &believers[0];
 	reply = fixture_ask(&fixture, believer->client, request);
 	result = reply->status == 0 ? reply->file_results->results[0] : NULL;
 	if (result)
@@ -776,6 +849,9 @@ TEST_GROUP(manager_delegations)
 		DELEGATIONS_TEST(test_dropping_all),
 		DELEGATIONS_TEST(test_leaving),
 		DELEGATIONS_TEST(test_failed_changes),
+		DELEGATIONS_TEST(test_a_message_for_a_batch),
+		DELEGATIONS_TEST(test_a_message_for_each),
+		DELEGATIONS_TEST(test_a_batch_is_asked_again),
 		DELEGATIONS_TEST(test_many_sessions),
 		DELEGATIONS_TEST(test_ends_look_at_no_others),
 		DELEGATIONS_TEST(test_more_than_is_delegated_at_a_time),
