@@ -31,7 +31,9 @@ struct delegate {
 	const void *probed_peer;		  /* NULL: it is not connected */
 	struct cds_list_head returned; /* of the fs, until it is asked what it has missed */
 	bool has_missed;	       /* questions that were not put to it */
-	bool takes_many;	       /* inodes in one question */
+	/* When it was last asked for a file that somebody removes, and for how many others with it. */
+	uint64_t ahead_at, ahead;
+	bool takes_many; /* inodes in one question */
 };
 
 struct share {

@@ -30,6 +30,9 @@
 #define OWED_NS	      (DELEGATION_KEPT_NS / 2) /* who owes an answer for longer is not renewed */
 /* So long nothing is delegated of what had to be taken back: whoever changes it may go on doing that. */
 #define QUIET_NS UINT64_C(10000000)
+/* Removals that are farther apart than this, for each file that was asked for, are not in a row. */
+#define AHEAD_NS  UINT64_C(10000000)
+#define AHEAD_MAX 255U
 
 /* ---- Delegating */
 
@@ -177,8 +180,35 @@ static void ask(struct share *share)
 	share->asked_at = peer;
 }
 
+/* Somebody removes a file. Mostly he removes those, too, that the session was told of after it. So they are asked for in the same message, twice as
+ * many with each message. One that he does not remove costs a question. */
+static void ask_ahead(const struct share *share)
+{
+	struct delegate *delegate = share->delegate;
+	const uint64_t now = core_now(fs_core(share->file->fs));
+	struct cds_list_head *node = share->node.next, *next;
+
+	if (!delegate->takes_many)
+		return;
+	if (now - delegate->ahead_at > (delegate->ahead + 1) * AHEAD_NS)
+		delegate->ahead = 0;
+	else if (delegate->ahead < AHEAD_MAX)
+		delegate->ahead = 2 * delegate->ahead + 1;
+	delegate->ahead_at = now;
+	for (uint64_t i = 0; i < delegate->ahead && node != &delegate->shares; i++) {
+		struct share *other = cds_list_entry(node, struct share, node);
+
+		next = node->next;
+		if (other->file->inode && !inode_is_directory(other->file->inode)) {
+			begin_revoke(other);
+			ask(other);
+		}
+		node = next;
+	}
+}
+
 /* Until when somebody waits who is about to change a file. Asks those who have it delegated. */
-static uint64_t take_back(struct file *file, uint64_t session)
+static uint64_t take_back(struct file *file, uint64_t session, bool is_removed)
 {
 	uint64_t now = core_now(fs_core(file->fs)), until = 0;
 
@@ -193,6 +223,8 @@ static uint64_t take_back(struct file *file, uint64_t session)
 			delegate_expire(file->fs, delegate);
 			continue;
 		}
+		if (is_removed && share->revoke == 0)
+			ask_ahead(share);
 		begin_revoke(share);
 		ask(share);
 		if (delegate->renewed_at + DELEGATION_KEPT_NS > until)
@@ -212,24 +244,29 @@ struct taking {
 	uint64_t until;
 };
 
-static void take_inode(struct taking *taking, uint64_t ino)
+static void take(struct taking *taking, uint64_t ino, bool is_removed)
 {
 	/* One that is delegated is in memory. */
 	struct file *file = file_cached(taking->fs, ino);
-	uint64_t until = file ? take_back(file, taking->session) : 0;
+	uint64_t until = file ? take_back(file, taking->session, is_removed) : 0;
 
 	if (until > taking->until)
 		taking->until = until;
 }
 
-static void take_name(struct taking *taking, uint64_t dir, const char *name)
+static void take_inode(struct taking *taking, uint64_t ino)
+{
+	take(taking, ino, false);
+}
+
+static void take_name(struct taking *taking, uint64_t dir, const char *name, bool is_removed)
 {
 	uint32_t type;
 	uint64_t ino;
 
 	take_inode(taking, dir);
 	if (check_name(name) == 0 && record_get_name(taking->fs, dir, name, &ino, &type) == 0)
-		take_inode(taking, ino);
+		take(taking, ino, is_removed);
 }
 
 static void take_change(struct taking *taking, const Afar__FileChange *ask)
@@ -237,14 +274,14 @@ static void take_change(struct taking *taking, const Afar__FileChange *ask)
 	switch (ask->what_case) {
 	case AFAR__FILE_CHANGE__WHAT_MAKE:
 		if (!ask->make->is_nameless)
-			take_name(taking, ask->make->dir, ask->make->name);
+			take_name(taking, ask->make->dir, ask->make->name, false);
 		break;
 	case AFAR__FILE_CHANGE__WHAT_REMOVE:
-		take_name(taking, ask->remove->dir, ask->remove->name);
+		take_name(taking, ask->remove->dir, ask->remove->name, true);
 		break;
 	case AFAR__FILE_CHANGE__WHAT_RENAME:
-		take_name(taking, ask->rename->dir, ask->rename->name);
-		take_name(taking, ask->rename->new_dir, ask->rename->new_name);
+		take_name(taking, ask->rename->dir, ask->rename->name, false);
+		take_name(taking, ask->rename->new_dir, ask->rename->new_name, false);
 		break;
 	case AFAR__FILE_CHANGE__WHAT_LINK:
 		take_inode(taking, ask->link->dir);

@@ -494,6 +494,45 @@ static void test_a_batch_is_asked_again(void **state)
 	expect_answer(changed, 0, NULL);
 }
 
+#define NR_REMOVED 100U
+
+static void remove_number(unsigned i)
+{
+	char name[8];
+
+	snprintf(name, sizeof(name), "%u", i);
+	FILE_DO(ask_remove(ROOT, name, false), 0);
+}
+
+/* Its files are removed one by one. */
+static void test_few_messages_for_a_directory(void **state)
+{
+	char name[8];
+
+	(void)state;
+	takes_many = true;
+	for (unsigned i = 0; i < NR_REMOVED; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		must_make(ROOT, name, S_IFREG | 0644);
+	}
+	for (unsigned i = 0; i < NR_REMOVED; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		expect_delegated(&other, ask_lookup(ROOT, name));
+	}
+	/* One of them, and later another one, say nothing of the others. */
+	fixture.nr_revokes = 0;
+	remove_number(0);
+	assert_int_equal(fixture.nr_revokes, 2);
+	fixture_advance(&fixture, 11);
+	remove_number(1);
+	assert_int_equal(fixture.nr_revokes, 3);
+	fixture.nr_revoke_calls = 0;
+	for (unsigned i = 2; i < NR_REMOVED; i++)
+		remove_number(i);
+	assert_int_equal(fixture.nr_revokes, NR_REMOVED + 1);
+	assert_int_equal(fixture.nr_revoke_calls, 6); /* 2, 4, 8, 16, 32 and the rest */
+}
+
 /* ---- How much is looked at */
 
 /* A tree that is watched, and how often it was walked through. */
@@ -852,6 +891,7 @@ TEST_GROUP(manager_delegations)
 		DELEGATIONS_TEST(test_a_message_for_a_batch),
 		DELEGATIONS_TEST(test_a_message_for_each),
 		DELEGATIONS_TEST(test_a_batch_is_asked_again),
+		DELEGATIONS_TEST(test_few_messages_for_a_directory),
 		DELEGATIONS_TEST(test_many_sessions),
 		DELEGATIONS_TEST(test_ends_look_at_no_others),
 		DELEGATIONS_TEST(test_more_than_is_delegated_at_a_time),
