@@ -84,6 +84,7 @@ bool share_add(struct file *file, struct delegate *delegate)
 		(shares->nr - place) * sizeof(struct share *));
 	shares->list[place] = share;
 	shares->nr++;
+	shares->are_asked = false;
 	pin(file);
 	cds_list_add_tail(&share->node, &delegate->shares);
 	if (delegate->nr++ == 0)

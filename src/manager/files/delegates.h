@@ -51,6 +51,10 @@ struct share {
 /* In order of their delegates' numbers. */
 struct shares {
 	size_t nr, max;
+	/* All sessions were asked to drop it, over connections that they still have, but for one at most: that is about to change it. So a call
+	 * that waits looks at one of them, not at all of them with each answer. */
+	bool are_asked;
+	uint64_t unasked; /* 0: none */
 	struct share *list[];
 };
 

@@ -151,6 +151,8 @@ static void take_revoked(struct file *file, const struct outgoing *outgoing, boo
 		share_remove(share);
 	else
 		share->asked_at = NULL;
+	if (file->shares && !is_done)
+		file->shares->are_asked = false;
 }
 
 static int revoked(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
@@ -158,26 +160,44 @@ static int revoked(struct core *core, struct outgoing *outgoing, struct event *e
 	return question_take(core, outgoing, event, is_done, take_revoked);
 }
 
-/* Asks it, if it can be reached and was not asked yet. */
-static void ask(struct share *share)
+static const void *peer_of(const struct session *session)
+{
+	return session && session->live ? session->live->peer : NULL;
+}
+
+static bool is_asked(const struct share *share)
+{
+	const struct delegate *delegate = share->delegate;
+	const struct core *core = fs_core(share->file->fs);
+	const void *peer;
+
+	if (delegate->has_left)
+		return true;
+	peer = peer_of(state_session(core->state, delegate->session));
+	return peer && share->asked_at == peer;
+}
+
+/* Asks it, if it can be reached and was not asked yet. Returns whether nothing is left but to wait. */
+static bool ask(struct share *share)
 {
 	struct delegate *delegate = share->delegate;
 	struct fs *fs = share->file->fs;
 	const struct session *session = state_session(fs_core(fs)->state, delegate->session);
-	const void *peer = session && session->live ? session->live->peer : NULL;
+	const void *peer = peer_of(session);
 	uint64_t number;
 
-	if (delegate->has_left || (peer && share->asked_at == peer))
-		return;
+	if (is_asked(share))
+		return true;
 	if (!peer) {
 		silence_is_away(fs, delegate);
-		return;
+		return false;
 	}
 	number = question_add(fs, session, delegate, ASK_REVOKES, share->file->ino, revoked);
 	if (number == 0)
-		return;
+		return false;
 	share->revoke = number;
 	share->asked_at = peer;
+	return true;
 }
 
 /* Somebody removes a file. Mostly he removes those, too, that the session was told of after it. So they are asked for in the same message, twice as
@@ -207,18 +227,36 @@ static void ask_ahead(const struct share *share)
 	}
 }
 
-/* Until when somebody waits who is about to change a file. Asks those who have it delegated. */
-static uint64_t take_back(struct file *file, uint64_t session, bool is_removed)
+/* Until when at least he waits, if all others were asked; 0: that is to be found out. A connection that ends says so of its questions. */
+static uint64_t wait_for_one(const struct file *file, uint64_t session)
 {
-	uint64_t now = core_now(fs_core(file->fs)), until = 0;
+	const struct shares *shares = file->shares;
+	const struct share *share = shares->list[shares->nr - 1];
+
+	if (!shares->are_asked || (shares->unasked != 0 && shares->unasked != session))
+		return 0;
+	if (share->delegate->session == session && shares->nr > 1)
+		share = shares->list[shares->nr - 2];
+	if (share->delegate->session == session || !is_asked(share) ||
+	    delegate_has_run_out(file->fs, share->delegate))
+		return 0;
+	return share->delegate->renewed_at + DELEGATION_KEPT_NS;
+}
+
+static uint64_t ask_all(struct file *file, uint64_t session, bool is_removed)
+{
+	bool are_asked = true;
+	uint64_t until = 0, unasked = 0;
 
 	/* One that has run out takes its own place in the list along, and no other. */
 	for (size_t i = file->shares ? file->shares->nr : 0; i-- > 0;) {
 		struct share *share = file->shares->list[i];
 		struct delegate *delegate = share->delegate;
 
-		if (delegate->session == session)
+		if (delegate->session == session) {
+			unasked = share->revoke == 0 ? session : 0;
 			continue;
+		}
 		if (delegate_has_run_out(file->fs, delegate)) {
 			delegate_expire(file->fs, delegate);
 			continue;
@@ -226,12 +264,26 @@ static uint64_t take_back(struct file *file, uint64_t session, bool is_removed)
 		if (is_removed && share->revoke == 0)
 			ask_ahead(share);
 		begin_revoke(share);
-		ask(share);
+		are_asked = ask(share) && are_asked;
 		if (delegate->renewed_at + DELEGATION_KEPT_NS > until)
 			until = delegate->renewed_at + DELEGATION_KEPT_NS;
 	}
+	if (file->shares) {
+		file->shares->are_asked = are_asked;
+		file->shares->unasked = unasked;
+	}
+	return until;
+}
+
+/* Until when somebody waits who is about to change a file. Asks those who have it delegated. */
+static uint64_t take_back(struct file *file, uint64_t session, bool is_removed)
+{
+	uint64_t until = file->shares ? wait_for_one(file, session) : 0;
+
+	if (until == 0)
+		until = ask_all(file, session, is_removed);
 	if (until != 0)
-		file->revoked_until = now + QUIET_NS;
+		file->revoked_until = core_now(fs_core(file->fs)) + QUIET_NS;
 	return until;
 }
 

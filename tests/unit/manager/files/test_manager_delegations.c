@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "manager/files/delegates.h"
 #include "rpc/delegation.h"
 #include "unit/group.h"
 
@@ -571,6 +572,47 @@ static void test_ends_look_at_no_others(void **state)
 	open_pool(&other);
 }
 
+static unsigned nr_looked; /* at sessions: whether what they have has run out */
+
+bool __real_delegate_has_run_out(const struct fs *fs, const struct delegate *delegate);
+bool __wrap_delegate_has_run_out(const struct fs *fs, const struct delegate *delegate);
+
+bool __wrap_delegate_has_run_out(const struct fs *fs, const struct delegate *delegate)
+{
+	nr_looked++;
+	return __real_delegate_has_run_out(fs, delegate);
+}
+
+/* Each of many sessions has an answer of its own, and two wait for them. */
+static void test_answers_look_at_no_others(void **state)
+{
+	static struct fake_client many[70];
+	Afar__Reply *too = NULL;
+
+	(void)state;
+	memset(many, 0, sizeof(many));
+	for (size_t i = 0; i < 70; i++) {
+		assert_int_equal(client_open(&fixture, &many[i]), 0);
+		open_pool(&many[i]);
+		expect_delegated(&many[i], ask_stat(file));
+	}
+	expect_delegated(&client, ask_stat(file));
+	expect_delegated(&other, ask_stat(file));
+	fixture.are_clients_silent = true;
+	file_send(&client, ask_size(file, 10), &changed);
+	file_send(&other, ask_size(file, 20), &too);
+	nr_looked = 0;
+	fixture.are_clients_silent = false;
+	fixture_pump(&fixture);
+	assert_int_equal(fixture.nr_revokes, 72);
+	assert_in_range(nr_looked, 72, 72 * 10);
+	expect_answer(changed, 0, NULL);
+	expect_answer(too, 0, NULL);
+	for (size_t i = 0; i < 70; i++)
+		client_lose(&fixture, &many[i]);
+	fixture_advance(&fixture, 2 * FIXTURE_LEASE_MS);
+}
+
 /* A session that has asked lately keeps what it has. */
 static void test_more_than_is_delegated_at_a_time(void **state)
 {
@@ -894,6 +936,7 @@ TEST_GROUP(manager_delegations)
 		DELEGATIONS_TEST(test_few_messages_for_a_directory),
 		DELEGATIONS_TEST(test_many_sessions),
 		DELEGATIONS_TEST(test_ends_look_at_no_others),
+		DELEGATIONS_TEST(test_answers_look_at_no_others),
 		DELEGATIONS_TEST(test_more_than_is_delegated_at_a_time),
 		FILES_TEST(test_at_random),
 	};
