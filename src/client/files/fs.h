@@ -154,12 +154,12 @@ struct afar_fs {
 	struct cds_list_head inodes[FS_BUCKETS];
 };
 
-/* Let kept holds of an inode go; 0: all. The first with the session's lock held. */
-static inline void kept_let_go(struct afar_fs *fs, uint64_t ino)
+/* Let kept holds of inodes go; 0: all. The first with the session's lock held. */
+static inline void kept_let_go(struct afar_fs *fs, const uint64_t *inos, size_t nr)
 {
 	/* A thread that keeps one asks afterwards whether we have been here. */
 	if (atomic_load(&fs->kept.nr) != 0)
-		fs->kept.calls->let_go(fs, ino);
+		fs->kept.calls->let_go(fs, inos, nr);
 }
 static inline void kept_drop(struct afar_fs *fs, uint64_t ino)
 {

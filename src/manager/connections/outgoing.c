@@ -123,6 +123,7 @@ void outgoing_free(struct outgoing *outgoing)
 		event_free(outgoing->failure);
 	extent_list_close(&outgoing->extents);
 	free(outgoing->trims);
+	free(outgoing->inos);
 	free(outgoing);
 }
 

@@ -40,6 +40,8 @@ struct outgoing {
 	uint64_t trim_call; /* its number */
 	uint64_t fs;	    /* what it is about: the namespace's number */
 	uint64_t ino;
+	uint64_t *inos; /* likewise, of a question about several */
+	size_t nr_inos;
 	uint64_t recall; /* its number, or the revoke's, or the round's */
 	unsigned what;	 /* HOLD_… */
 	uint64_t sweep;	 /* its number there */

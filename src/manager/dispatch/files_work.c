@@ -102,6 +102,7 @@ void files_drive(struct core *core)
 
 	cds_list_for_each_entry (fs, &core->files->systems, node) {
 		gone_drive(fs);
+		drops_drive(fs);
 		silence_drive(fs);
 		scrubs_drive(fs);
 		fs_forget_idle(fs);

@@ -605,7 +605,7 @@ int files_look(struct core *core, struct session *session, struct event *event)
 	int ret;
 
 	if (fs && ask->wants_delegation)
-		delegation_begin(fs, session, ask->dropped);
+		delegation_begin(fs, session, ask->dropped, ask->takes_many);
 	ret = run_call(core, session, event, &call);
 	if (fs && ask->wants_delegation && ret == 0)
 		delegation_renew(fs, session, event->reply->file_results);
@@ -628,7 +628,7 @@ int files_hold(struct core *core, struct session *session, struct event *event)
 	int ret;
 
 	if (fs)
-		delegation_begin(fs, session, ask->dropped);
+		delegation_begin(fs, session, ask->dropped, ask->takes_many);
 	ret = run_call(core, session, event, &call);
 	if (fs && ret == 0)
 		delegation_renew(fs, session, event->reply->file_results);

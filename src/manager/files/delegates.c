@@ -84,6 +84,7 @@ bool share_add(struct file *file, struct delegate *delegate)
 		(shares->nr - place) * sizeof(struct share *));
 	shares->list[place] = share;
 	shares->nr++;
+	shares->are_asked = false;
 	pin(file);
 	cds_list_add_tail(&share->node, &delegate->shares);
 	if (delegate->nr++ == 0)
@@ -149,6 +150,7 @@ static struct delegate *delegate_new(struct fs *fs, uint64_t session)
 	CDS_INIT_LIST_HEAD(&delegate->shares);
 	CDS_INIT_LIST_HEAD(&delegate->revoked);
 	CDS_INIT_LIST_HEAD(&delegate->owing);
+	CDS_INIT_LIST_HEAD(&delegate->returned);
 	if (tree_add(&fs->delegates_by_session, delegate, compare_delegates, &hidden) == 0)
 		return delegate;
 	free(delegate);
@@ -208,6 +210,7 @@ static void take_out(struct fs *fs, struct delegate *delegate)
 	if (delegate->has_left)
 		return;
 	delegate_forget_debt(delegate);
+	cds_list_del(&delegate->returned);
 	tree_hide(&fs->delegates_by_session, delegate, compare_delegates);
 	tree_remove_hidden(&fs->delegates_by_session, delegate, compare_delegates);
 }

@@ -7,6 +7,7 @@
 #ifndef MANAGER_FILES_DELEGATES_H
 #define MANAGER_FILES_DELEGATES_H
 
+#include "manager/connections/outgoing.h"
 #include "manager/files/table.h"
 #include "rpc/delegation.h"
 
@@ -25,9 +26,14 @@ struct delegate {
 	/* For silence.c: the numbers of the last question, and of the last that was answered. Since when it owes an answer. */
 	struct cds_list_head owing; /* of the fs, if that is so */
 	uint64_t asked, answered, owes_since;
-	uint64_t probed_at;	 /* 0: it is not being probed */
-	const void *probed_peer; /* NULL: it is not connected */
-	bool has_missed;	 /* questions that were not put to it */
+	uint64_t probed_at;			  /* 0: it is not being probed */
+	struct question *questions[NR_QUESTIONS]; /* to it, that are to be sent: questions.c */
+	const void *probed_peer;		  /* NULL: it is not connected */
+	struct cds_list_head returned; /* of the fs, until it is asked what it has missed */
+	bool has_missed;	       /* questions that were not put to it */
+	/* When it was last asked for a file that somebody removes, and for how many others with it. */
+	uint64_t ahead_at, ahead;
+	bool takes_many; /* inodes in one question */
 };
 
 struct share {
@@ -45,6 +51,10 @@ struct share {
 /* In order of their delegates' numbers. */
 struct shares {
 	size_t nr, max;
+	/* All sessions were asked to drop it, over connections that they still have, but for one at most: that is about to change it. So a call
+	 * that waits looks at one of them, not at all of them with each answer. */
+	bool are_asked;
+	uint64_t unasked; /* 0: none */
 	struct share *list[];
 };
 
@@ -84,5 +94,25 @@ void silence_answered(struct fs *fs, uint64_t session, uint64_t number);
 bool delegate_is_silent(struct fs *fs, struct delegate *delegate);
 /* Likewise of a session that would be asked now. Then it is not, and asked what it has missed when it answers again. */
 bool session_misses(struct fs *fs, uint64_t session);
+/* It was found to answer again, and is about to be asked what it has missed. */
+void silence_end(struct fs *fs, struct delegate *delegate);
+
+/* ---- questions.c */
+
+/*
+ * Questions to sessions about inodes (FileRevoke). A session is asked about all inodes that an event concerns in one message of each kind,
+ * if it takes such messages. So a batch of operations costs it a message, and not one for each file.
+ */
+
+/* Asks a connected session about one more inode, once questions_send() is called. `delegate`: of the session; NULL: there is none.
+ * `answered`: takes the answer by question_take(). Returns the question's number, never the same again; 0: there is no memory. */
+uint64_t question_add(struct fs *fs, const struct session *session, struct delegate *delegate,
+		      unsigned what, uint64_t ino, outgoing_answered *answered);
+void questions_send(struct fs *fs);
+
+/* Takes the answer to a question, or that there never will be one: calls `each` for all of its inodes that are in memory. */
+typedef void question_each(struct file *file, const struct outgoing *outgoing, bool is_done);
+int question_take(struct core *core, const struct outgoing *outgoing, const struct event *event,
+		  bool is_done, question_each *each);
 
 #endif

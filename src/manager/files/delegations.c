@@ -26,21 +26,24 @@
 #include "manager/files/records.h"
 #include "manager/files/table.h"
 
-static outgoing_answered answered;
-
 #define DELEGATED_MAX 131072U		       /* inodes of one session */
 #define OWED_NS	      (DELEGATION_KEPT_NS / 2) /* who owes an answer for longer is not renewed */
 /* So long nothing is delegated of what had to be taken back: whoever changes it may go on doing that. */
 #define QUIET_NS UINT64_C(10000000)
+/* Removals that are farther apart than this, for each file that was asked for, are not in a row. */
+#define AHEAD_NS  UINT64_C(10000000)
+#define AHEAD_MAX 255U
 
 /* ---- Delegating */
 
-void delegation_begin(struct fs *fs, const struct session *session, uint64_t dropped)
+void delegation_begin(struct fs *fs, const struct session *session, uint64_t dropped,
+		      bool takes_many)
 {
 	struct delegate *delegate = delegate_get(fs, session);
 
 	if (!delegate)
 		return;
+	delegate->takes_many = takes_many;
 	if (!delegate_is_silent(fs, delegate) && delegate->number == dropped)
 		delegate_clear(fs, delegate);
 }
@@ -93,7 +96,7 @@ static bool owes(const struct fs *fs, const struct delegate *delegate)
 {
 	const struct share *first;
 
-	if (delegate->probed_at != 0)
+	if (delegate->probed_at != 0 || delegate->has_missed)
 		return true;
 	if (delegate->revoked.next == &delegate->revoked)
 		return false;
@@ -126,23 +129,6 @@ void delegations_leave(struct fs *fs, uint64_t session, bool was_told)
 
 /* ---- Taking back */
 
-static Afar__Request *new_request(const struct fs *fs, uint64_t ino)
-{
-	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
-	Afar__FileRevoke *message = MESSAGE_NEW(afar__file_revoke, Afar__FileRevoke);
-
-	if (!request || !message) {
-		free(request);
-		free(message);
-		return NULL;
-	}
-	message->fs = fs->number;
-	message->ino = ino;
-	request->file_revoke = message;
-	request->call_case = AFAR__REQUEST__CALL_FILE_REVOKE;
-	return request;
-}
-
 /* The session is to drop it: since now, unless it was before. */
 static void begin_revoke(struct share *share)
 {
@@ -154,85 +140,150 @@ static void begin_revoke(struct share *share)
 	cds_list_add_tail(&share->node, &share->delegate->revoked);
 }
 
-/* Asks it, if it can be reached and was not asked yet. */
-static void ask(struct share *share)
+static void take_revoked(struct file *file, const struct outgoing *outgoing, bool is_done)
 {
-	struct delegate *delegate = share->delegate;
-	struct fs *fs = share->file->fs;
-	struct core *core = fs_core(fs);
-	const struct session *session = state_session(core->state, delegate->session);
-	const struct live_session *live = session ? session->live : NULL;
-	struct outgoing *outgoing;
-	Afar__Request *request;
+	const struct delegate *delegate = delegate_find(file->fs, outgoing->session);
+	struct share *share = delegate ? share_find(file, delegate) : NULL;
 
-	if (delegate->has_left || (live && live->peer && share->asked_at == live->peer))
-		return;
-	if (!live || !live->peer) {
-		silence_is_away(fs, delegate);
-		return;
-	}
-	outgoing = outgoing_new_to(answered, live->peer);
-	request = new_request(fs, share->file->ino);
-	if (!outgoing || !request) {
-		if (outgoing)
-			outgoing_free(outgoing);
-		if (request)
-			afar__request__free_unpacked(request, NULL);
-		return;
-	}
-	outgoing->session = delegate->session;
-	outgoing->fs = fs->number;
-	outgoing->ino = share->file->ino;
-	outgoing->recall = share->revoke;
-	share->asked_at = live->peer;
-	silence_asked(fs, delegate, share->revoke);
-	core_call(core, live->peer, DELEGATION_KEPT_MS, request, outgoing);
-}
-
-static int answered(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
-{
-	struct fs *fs = files_find(core, outgoing->fs);
-	const struct delegate *delegate;
-	const struct file *file;
-	struct share *share;
-
-	if (fs && event->answer)
-		silence_answered(fs, outgoing->session, outgoing->recall);
-	delegate = fs ? delegate_find(fs, outgoing->session) : NULL;
-	file = delegate ? file_cached(fs, outgoing->ino) : NULL;
-	share = file ? share_find(file, delegate) : NULL;
 	if (!share || share->revoke != outgoing->recall)
-		return 0;
+		return;
 	if (is_done)
 		share_remove(share);
 	else
 		share->asked_at = NULL;
-	return 0;
+	if (file->shares && !is_done)
+		file->shares->are_asked = false;
 }
 
-/* Until when somebody waits who is about to change a file. Asks those who have it delegated. */
-static uint64_t take_back(struct file *file, uint64_t session)
+static int revoked(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
 {
-	uint64_t now = core_now(fs_core(file->fs)), until = 0;
+	return question_take(core, outgoing, event, is_done, take_revoked);
+}
+
+static const void *peer_of(const struct session *session)
+{
+	return session && session->live ? session->live->peer : NULL;
+}
+
+static bool is_asked(const struct share *share)
+{
+	const struct delegate *delegate = share->delegate;
+	const struct core *core = fs_core(share->file->fs);
+	const void *peer;
+
+	if (delegate->has_left)
+		return true;
+	peer = peer_of(state_session(core->state, delegate->session));
+	return peer && share->asked_at == peer;
+}
+
+/* Asks it, if it can be reached and was not asked yet. Returns whether nothing is left but to wait. */
+static bool ask(struct share *share)
+{
+	struct delegate *delegate = share->delegate;
+	struct fs *fs = share->file->fs;
+	const struct session *session = state_session(fs_core(fs)->state, delegate->session);
+	const void *peer = peer_of(session);
+	uint64_t number;
+
+	if (is_asked(share))
+		return true;
+	if (!peer) {
+		silence_is_away(fs, delegate);
+		return false;
+	}
+	number = question_add(fs, session, delegate, ASK_REVOKES, share->file->ino, revoked);
+	if (number == 0)
+		return false;
+	share->revoke = number;
+	share->asked_at = peer;
+	return true;
+}
+
+/* Somebody removes a file. Mostly he removes those, too, that the session was told of after it. So they are asked for in the same message, twice as
+ * many with each message. One that he does not remove costs a question. */
+static void ask_ahead(const struct share *share)
+{
+	struct delegate *delegate = share->delegate;
+	const uint64_t now = core_now(fs_core(share->file->fs));
+	struct cds_list_head *node = share->node.next, *next;
+
+	if (!delegate->takes_many)
+		return;
+	if (now - delegate->ahead_at > (delegate->ahead + 1) * AHEAD_NS)
+		delegate->ahead = 0;
+	else if (delegate->ahead < AHEAD_MAX)
+		delegate->ahead = 2 * delegate->ahead + 1;
+	delegate->ahead_at = now;
+	for (uint64_t i = 0; i < delegate->ahead && node != &delegate->shares; i++) {
+		struct share *other = cds_list_entry(node, struct share, node);
+
+		next = node->next;
+		if (other->file->inode && !inode_is_directory(other->file->inode)) {
+			begin_revoke(other);
+			ask(other);
+		}
+		node = next;
+	}
+}
+
+/* Until when at least he waits, if all others were asked; 0: that is to be found out. A connection that ends says so of its questions. */
+static uint64_t wait_for_one(const struct file *file, uint64_t session)
+{
+	const struct shares *shares = file->shares;
+	const struct share *share = shares->list[shares->nr - 1];
+
+	if (!shares->are_asked || (shares->unasked != 0 && shares->unasked != session))
+		return 0;
+	if (share->delegate->session == session && shares->nr > 1)
+		share = shares->list[shares->nr - 2];
+	if (share->delegate->session == session || !is_asked(share) ||
+	    delegate_has_run_out(file->fs, share->delegate))
+		return 0;
+	return share->delegate->renewed_at + DELEGATION_KEPT_NS;
+}
+
+static uint64_t ask_all(struct file *file, uint64_t session, bool is_removed)
+{
+	bool are_asked = true;
+	uint64_t until = 0, unasked = 0;
 
 	/* One that has run out takes its own place in the list along, and no other. */
 	for (size_t i = file->shares ? file->shares->nr : 0; i-- > 0;) {
 		struct share *share = file->shares->list[i];
 		struct delegate *delegate = share->delegate;
 
-		if (delegate->session == session)
+		if (delegate->session == session) {
+			unasked = share->revoke == 0 ? session : 0;
 			continue;
+		}
 		if (delegate_has_run_out(file->fs, delegate)) {
 			delegate_expire(file->fs, delegate);
 			continue;
 		}
+		if (is_removed && share->revoke == 0)
+			ask_ahead(share);
 		begin_revoke(share);
-		ask(share);
+		are_asked = ask(share) && are_asked;
 		if (delegate->renewed_at + DELEGATION_KEPT_NS > until)
 			until = delegate->renewed_at + DELEGATION_KEPT_NS;
 	}
+	if (file->shares) {
+		file->shares->are_asked = are_asked;
+		file->shares->unasked = unasked;
+	}
+	return until;
+}
+
+/* Until when somebody waits who is about to change a file. Asks those who have it delegated. */
+static uint64_t take_back(struct file *file, uint64_t session, bool is_removed)
+{
+	uint64_t until = file->shares ? wait_for_one(file, session) : 0;
+
+	if (until == 0)
+		until = ask_all(file, session, is_removed);
 	if (until != 0)
-		file->revoked_until = now + QUIET_NS;
+		file->revoked_until = core_now(fs_core(file->fs)) + QUIET_NS;
 	return until;
 }
 
@@ -245,24 +296,29 @@ struct taking {
 	uint64_t until;
 };
 
-static void take_inode(struct taking *taking, uint64_t ino)
+static void take(struct taking *taking, uint64_t ino, bool is_removed)
 {
 	/* One that is delegated is in memory. */
 	struct file *file = file_cached(taking->fs, ino);
-	uint64_t until = file ? take_back(file, taking->session) : 0;
+	uint64_t until = file ? take_back(file, taking->session, is_removed) : 0;
 
 	if (until > taking->until)
 		taking->until = until;
 }
 
-static void take_name(struct taking *taking, uint64_t dir, const char *name)
+static void take_inode(struct taking *taking, uint64_t ino)
+{
+	take(taking, ino, false);
+}
+
+static void take_name(struct taking *taking, uint64_t dir, const char *name, bool is_removed)
 {
 	uint32_t type;
 	uint64_t ino;
 
 	take_inode(taking, dir);
 	if (check_name(name) == 0 && record_get_name(taking->fs, dir, name, &ino, &type) == 0)
-		take_inode(taking, ino);
+		take(taking, ino, is_removed);
 }
 
 static void take_change(struct taking *taking, const Afar__FileChange *ask)
@@ -270,14 +326,14 @@ static void take_change(struct taking *taking, const Afar__FileChange *ask)
 	switch (ask->what_case) {
 	case AFAR__FILE_CHANGE__WHAT_MAKE:
 		if (!ask->make->is_nameless)
-			take_name(taking, ask->make->dir, ask->make->name);
+			take_name(taking, ask->make->dir, ask->make->name, false);
 		break;
 	case AFAR__FILE_CHANGE__WHAT_REMOVE:
-		take_name(taking, ask->remove->dir, ask->remove->name);
+		take_name(taking, ask->remove->dir, ask->remove->name, true);
 		break;
 	case AFAR__FILE_CHANGE__WHAT_RENAME:
-		take_name(taking, ask->rename->dir, ask->rename->name);
-		take_name(taking, ask->rename->new_dir, ask->rename->new_name);
+		take_name(taking, ask->rename->dir, ask->rename->name, false);
+		take_name(taking, ask->rename->new_dir, ask->rename->new_name, false);
 		break;
 	case AFAR__FILE_CHANGE__WHAT_LINK:
 		take_inode(taking, ask->link->dir);

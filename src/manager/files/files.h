@@ -27,6 +27,7 @@
  *   recalls.c   having others give a file up before it is made shorter
  *   delegations.c  what sessions may answer from their own memory, and taking that back
  *   delegates.c  which sessions these are, and of which inodes
+ *   questions.c  asking sessions about inodes
  *   silence.c    which of them answer nothing at all
  *   calls.c     the three calls
  *   asks.c      what one of them asks for

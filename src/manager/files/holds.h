@@ -47,8 +47,8 @@ uint64_t drops_wait_to_hold(struct core *core, struct event *event, const struct
 uint64_t drops_wait_to_change(struct core *core, struct event *event, struct fs *fs);
 /* Until when a call waits for others to close what they have open to read of an inode, and their programs have closed; asks them. */
 uint64_t kept_wait_for(struct core *core, struct event *event, const struct fs *fs, uint64_t ino);
-/* A session that answers again is asked to drop pages of what was changed meanwhile. */
-void drops_ask_missed(struct fs *fs, uint64_t session);
+/* Asks sessions that answer again to drop pages of what was changed meanwhile. */
+void drops_drive(struct fs *fs);
 /* Returns whether another session keeps pages of it. */
 bool file_has_kept_pages(const struct file *file, uint64_t session);
 /* Until when somebody waits who asks where a file's bytes are. */
@@ -93,8 +93,9 @@ uint64_t gone_wait(struct fs *fs, uint64_t session);
 
 /* ---- delegations.c */
 
-/* A session asks, and takes delegations. `dropped`: the number of the one that it has dropped; 0: none. */
-void delegation_begin(struct fs *fs, const struct session *session, uint64_t dropped);
+/* A session asks, and takes delegations. `dropped`: the number of the one that it has dropped; 0: none. `takes_many`: inodes in one question. */
+void delegation_begin(struct fs *fs, const struct session *session, uint64_t dropped,
+		      bool takes_many);
 /* Delegates an inode, if the session takes delegations. Returns whether the session may answer from what it is told
  * now, until it is asked to drop that. */
 bool delegation_give(struct file *file, const struct session *session);

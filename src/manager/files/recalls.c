@@ -27,7 +27,6 @@
 #include "manager/files/names.h"
 #include "manager/files/records.h"
 #include "manager/files/table.h"
-#include "rpc/delegation.h"
 
 static outgoing_answered answered, others_answered;
 
@@ -405,25 +404,6 @@ bool file_has_kept_pages(const struct file *file, uint64_t session)
 	return false;
 }
 
-static Afar__Request *new_ask(const struct file *file, unsigned what)
-{
-	Afar__Request *request = MESSAGE_NEW(afar__request, Afar__Request);
-	Afar__FileRevoke *revoke = MESSAGE_NEW(afar__file_revoke, Afar__FileRevoke);
-
-	if (!request || !revoke) {
-		free(request);
-		free(revoke);
-		return NULL;
-	}
-	revoke->fs = file->fs->number;
-	revoke->ino = file->ino;
-	revoke->only_closes = what == HOLD_CLOSES;
-	revoke->only_times = what == HOLD_TIMES;
-	request->file_revoke = revoke;
-	request->call_case = AFAR__REQUEST__CALL_FILE_REVOKE;
-	return request;
-}
-
 /* Notes for all holds of a session what one of them is asked. */
 static void note_ask(struct file *file, uint64_t session, unsigned what, uint64_t number,
 		     const void *peer)
@@ -446,53 +426,28 @@ static void note_ask(struct file *file, uint64_t session, unsigned what, uint64_
 /* One question at a time, so that who does not answer has one in its queue. */
 static void ask_other(struct file *file, const struct hold *hold, unsigned what)
 {
-	struct core *core = fs_core(file->fs);
-	const struct session *session = state_session(core->state, hold->session);
-	void *peer = session && session->live ? session->live->peer : NULL;
+	struct fs *fs = file->fs;
+	const struct session *session = state_session(fs_core(fs)->state, hold->session);
+	const void *peer = session && session->live ? session->live->peer : NULL;
 	const struct hold_ask *last = &hold->asks[what];
 	struct delegate *delegate;
-	struct outgoing *outgoing;
-	Afar__Request *request;
+	uint64_t number;
 
 	if (last->asked > last->answered && (!peer || last->asked_at == peer))
 		return;
-	note_ask(file, hold->session, what, ++core->files->last_recall, NULL);
-	delegate = session ? delegate_get(file->fs, session) : NULL;
+	note_ask(file, hold->session, what, ++fs->files->last_recall, NULL);
+	delegate = session ? delegate_get(fs, session) : NULL;
 	if (!peer && delegate)
-		silence_is_away(file->fs, delegate);
-	if (!peer)
-		return;
-	outgoing = outgoing_new_to(others_answered, peer);
-	request = new_ask(file, what);
-	if (!outgoing || !request) {
-		if (outgoing)
-			outgoing_free(outgoing);
-		if (request)
-			afar__request__free_unpacked(request, NULL);
-		return;
-	}
-	outgoing->session = hold->session;
-	outgoing->fs = file->fs->number;
-	outgoing->ino = file->ino;
-	outgoing->recall = last->asked;
-	outgoing->what = what;
-	note_ask(file, hold->session, what, last->asked, peer);
-	if (delegate)
-		silence_asked(file->fs, delegate, last->asked);
-	core_call(core, peer, DELEGATION_KEPT_MS, request, outgoing);
+		silence_is_away(fs, delegate);
+	number = peer ? question_add(fs, session, delegate, what, file->ino, others_answered) : 0;
+	if (number != 0)
+		note_ask(file, hold->session, what, number, peer);
 }
 
-static int others_answered(struct core *core, struct outgoing *outgoing, struct event *event,
-			   bool is_done)
+static void take_answer(struct file *file, const struct outgoing *outgoing, bool is_done)
 {
-	struct fs *fs = files_find(core, outgoing->fs);
-	struct file *file = fs ? file_cached(fs, outgoing->ino) : NULL;
 	struct hold *hold;
 
-	if (fs && event->answer)
-		silence_answered(fs, outgoing->session, outgoing->recall);
-	if (!file)
-		return 0;
 	cds_list_for_each_entry (hold, &file->holds, node) {
 		struct hold_ask *ask = &hold->asks[outgoing->what];
 
@@ -503,7 +458,12 @@ static int others_answered(struct core *core, struct outgoing *outgoing, struct 
 		else
 			ask->asked_at = NULL;
 	}
-	return 0;
+}
+
+static int others_answered(struct core *core, struct outgoing *outgoing, struct event *event,
+			   bool is_done)
+{
+	return question_take(core, outgoing, event, is_done, take_answer);
 }
 
 /* Asks about a hold of the session's that was passed over. */
@@ -519,9 +479,16 @@ static bool ask_missed(void *argument, void *row)
 	return true;
 }
 
-void drops_ask_missed(struct fs *fs, uint64_t session)
+/* It gets another number, too, because it may know what has changed meanwhile. */
+void drops_drive(struct fs *fs)
 {
-	tree_walk(fs->holds_by_handle, ask_missed, &session);
+	struct delegate *delegate, *next;
+
+	cds_list_for_each_entry_safe (delegate, next, &fs->returned, returned) {
+		silence_end(fs, delegate);
+		tree_walk(fs->holds_by_handle, ask_missed, &delegate->session);
+		questions_send(fs);
+	}
 }
 
 /* Returns whether it is passed over, because its session answers nothing. */

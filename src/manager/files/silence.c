@@ -54,17 +54,22 @@ void silence_is_away(struct fs *fs, struct delegate *delegate)
 	delegate->probed_peer = NULL;
 }
 
-/* It gets another number, too, because it may know what has changed meanwhile. */
-static void end_silence(struct fs *fs, struct delegate *delegate)
+/* It answers again. Until it is asked what it has missed, it is as silent as before. */
+static void come_back(struct fs *fs, struct delegate *delegate)
 {
 	delegate->probed_at = 0;
 	begin_owing(fs, delegate);
-	if (!delegate->has_missed)
-		return;
+	if (delegate->has_missed && cds_list_empty(&delegate->returned))
+		cds_list_add_tail(&delegate->returned, &fs->returned);
+}
+
+void silence_end(struct fs *fs, struct delegate *delegate)
+{
+	cds_list_del(&delegate->returned);
+	CDS_INIT_LIST_HEAD(&delegate->returned);
 	delegate->has_missed = false;
 	log_info("session %llx answers again", (unsigned long long)delegate->session);
 	delegate_clear(fs, delegate);
-	drops_ask_missed(fs, delegate->session);
 }
 
 void silence_answered(struct fs *fs, uint64_t session, uint64_t number)
@@ -76,7 +81,7 @@ void silence_answered(struct fs *fs, uint64_t session, uint64_t number)
 	if (number > delegate->answered)
 		delegate->answered = number;
 	if (delegate->probed_at != 0)
-		end_silence(fs, delegate);
+		come_back(fs, delegate);
 	else
 		begin_owing(fs, delegate);
 }
@@ -86,10 +91,10 @@ bool delegate_is_silent(struct fs *fs, struct delegate *delegate)
 	const void *peer = peer_of(fs, delegate);
 
 	if (delegate->probed_at == 0)
-		return false;
+		return delegate->has_missed;
 	if (peer && peer != delegate->probed_peer) {
-		end_silence(fs, delegate);
-		return false;
+		come_back(fs, delegate);
+		return delegate->has_missed;
 	}
 	return delegate->probed_at + PROBE_NS <= fs_core(fs)->heard_at &&
 	       delegate_has_run_out(fs, delegate);
@@ -168,15 +173,20 @@ static void probe(struct fs *fs, struct delegate *delegate)
 	core_call(core, peer, CORE_NO_TIMEOUT, request, outgoing);
 }
 
-uint64_t silence_next(const struct fs *fs)
+static uint64_t next_probe(const struct fs *fs)
 {
 	if (fs->owing.next == &fs->owing)
 		return CORE_NEVER;
 	return cds_list_first_entry(&fs->owing, struct delegate, owing)->owes_since + PROBE_NS;
 }
 
+uint64_t silence_next(const struct fs *fs)
+{
+	return fs->returned.next != &fs->returned ? 0 : next_probe(fs);
+}
+
 void silence_drive(struct fs *fs)
 {
-	while (silence_next(fs) <= core_now(fs_core(fs)))
+	while (next_probe(fs) <= core_now(fs_core(fs)))
 		probe(fs, cds_list_first_entry(&fs->owing, struct delegate, owing));
 }

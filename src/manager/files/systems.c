@@ -38,6 +38,8 @@ static struct fs *fs_new(struct files *files, uint64_t number)
 	CDS_INIT_LIST_HEAD(&fs->idle);
 	CDS_INIT_LIST_HEAD(&fs->delegates);
 	CDS_INIT_LIST_HEAD(&fs->owing);
+	CDS_INIT_LIST_HEAD(&fs->returned);
+	CDS_INIT_LIST_HEAD(&fs->questions);
 	CDS_INIT_LIST_HEAD(&fs->users);
 	return fs;
 }

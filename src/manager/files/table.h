@@ -104,6 +104,16 @@ struct file {
 	struct cds_list_head idle; /* of the fs: the last used at the end */
 };
 
+/* Questions about an inode, to sessions that hold it; the last one to those that it is delegated to. */
+enum {
+	HOLD_DROPS,  /* pages that it keeps */
+	HOLD_CLOSES, /* it tells of what it has closed */
+	HOLD_TIMES,  /* and of writes */
+	HOLD_KEPT,   /* it closes what it has open to read, and its programs have closed */
+	ASK_REVOKES, /* it drops what was delegated to it */
+	NR_QUESTIONS,
+};
+
 /* A session has a file open, under a number that it chose. */
 struct hold {
 	struct cds_list_head node; /* of the file */
@@ -120,15 +130,8 @@ struct hold {
 		/* The last question, and the last that was answered; since when it owes an answer, and over which connection. */
 		uint64_t asked, answered, since;
 		const void *asked_at;
-	} asks[4];     /* HOLD_… */
-	uint64_t told; /* the greatest number of a FileEnd of its session's */
-};
-
-enum {
-	HOLD_DROPS,  /* pages that it keeps */
-	HOLD_CLOSES, /* it tells of what it has closed */
-	HOLD_TIMES,  /* and of writes */
-	HOLD_KEPT,   /* it closes what it has open to read, and its programs have closed */
+	} asks[ASK_REVOKES]; /* HOLD_… */
+	uint64_t told;	     /* the greatest number of a FileEnd of its session's */
 };
 
 /* Runs of the pool that were given back together. */
@@ -190,6 +193,8 @@ struct fs {
 	size_t nr_unreclaimed;
 	void *delegates_by_session;	/* tree of struct delegate: delegates.h */
 	struct cds_list_head delegates; /* that have shares */
+	struct cds_list_head returned;	/* that answer again: silence.c */
+	struct cds_list_head questions; /* that are to be sent: questions.c */
 	struct cds_list_head owing;	/* that have not answered: the first of them first */
 	size_t nr_shared, max_shared;	/* inodes, each as often as it is delegated */
 	struct cds_list_head users;	/* sessions that are asked which inodes they use */

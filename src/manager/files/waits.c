@@ -2,6 +2,7 @@
 /* Which calls about files wait, for what, and until when. */
 #include <errno.h>
 
+#include "manager/files/delegates.h"
 #include "manager/files/holds.h"
 #include "manager/files/pool.h"
 #include "manager/files/table.h"
@@ -120,12 +121,13 @@ static uint64_t wait_for_reclaims(const struct core *core, const struct event *e
 static uint64_t look_wait(struct core *core, struct event *event)
 {
 	const Afar__FilesLook *ask = event->request->files_look;
-	const struct fs *fs = files_find(core, ask->fs);
+	struct fs *fs = files_find(core, ask->fs);
 	uint64_t until = fs && fs->nr_unreclaimed != 0 ? wait_for_reclaims(core, event) : 0, wait;
 
 	wait = fs ? drops_wait_to_look(core, event, fs) : 0;
 	until = wait > until ? wait : until;
-
+	if (fs)
+		questions_send(fs);
 	for (size_t i = 0; i < ask->n_operations && fs; i++) {
 		if (ask->operations[i]->what_case != AFAR__FILE_LOOK__WHAT_MAP)
 			continue;
@@ -156,6 +158,7 @@ static uint64_t hold_wait(struct core *core, struct event *event)
 		wait = drops_wait_to_hold(core, event, fs);
 		until = wait > until ? wait : until;
 		wait = until <= core_now(core) ? kept_wait_to_hold(core, event, fs) : 0;
+		questions_send(fs);
 		until = wait > until ? wait : until;
 	}
 	for (size_t i = 0; i < ask->n_operations && fs; i++) {
@@ -192,6 +195,7 @@ static uint64_t change_wait(struct core *core, struct event *event)
 	wait = drops_wait_to_change(core, event, fs);
 	until = wait > until ? wait : until;
 	wait = until <= core_now(core) ? kept_wait_to_change(core, event, fs) : 0;
+	questions_send(fs);
 	until = wait > until ? wait : until;
 	wait = recalls_wait(core, event, fs, until <= core_now(core));
 	until = wait > until ? wait : until;

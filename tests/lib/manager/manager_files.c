@@ -475,16 +475,26 @@ void reclaim_nothing(void)
 	OTHER_DO(ask_reclaim(0, 0, 0), 0);
 }
 
+#define MOVE_OPERATIONS(to, from)                                                                 \
+	do {                                                                                      \
+		(to)->operations =                                                                \
+			reallocarray((to)->operations, (to)->n_operations + (from)->n_operations, \
+				     sizeof(*(to)->operations));                                  \
+		assert_non_null((to)->operations);                                                \
+		for (size_t i = 0; i < (from)->n_operations; i++)                                 \
+			(to)->operations[(to)->n_operations++] = (from)->operations[i];           \
+		(from)->n_operations = 0;                                                         \
+	} while (0)
+
 void add_operations(Afar__Request *request, Afar__Request *more)
 {
-	Afar__FilesChange *to = request->files_change, *from = more->files_change;
-
-	to->operations = reallocarray(to->operations, to->n_operations + from->n_operations,
-				      sizeof(*to->operations));
-	assert_non_null(to->operations);
-	for (size_t i = 0; i < from->n_operations; i++)
-		to->operations[to->n_operations++] = from->operations[i];
-	from->n_operations = 0;
+	assert_int_equal(request->call_case, more->call_case);
+	if (request->call_case == AFAR__REQUEST__CALL_FILES_LOOK)
+		MOVE_OPERATIONS(request->files_look, more->files_look);
+	else if (request->call_case == AFAR__REQUEST__CALL_FILES_HOLD)
+		MOVE_OPERATIONS(request->files_hold, more->files_hold);
+	else
+		MOVE_OPERATIONS(request->files_change, more->files_change);
 	afar__request__free_unpacked(more, NULL);
 }
 

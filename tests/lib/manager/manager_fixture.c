@@ -79,7 +79,38 @@ static bool trims_flash(const Afar__Request *request)
 static bool is_probe(const Afar__Request *request)
 {
 	return request->call_case == AFAR__REQUEST__CALL_FILE_REVOKE &&
-	       request->file_revoke->ino == 0;
+	       request->file_revoke->ino == 0 && request->file_revoke->n_inos == 0;
+}
+
+/* Returns whether the client keeps a call: nobody answers, or nobody over this connection, or not of this inode. */
+static bool is_kept(const struct fixture *fixture, const struct server_call *call)
+{
+	const Afar__FileRevoke *revoke = call->request->call_case == AFAR__REQUEST__CALL_FILE_REVOKE
+						 ? call->request->file_revoke
+						 : NULL;
+	bool is = fixture->are_clients_silent || call->peer == fixture->silent_peer;
+
+	if (!revoke || fixture->silent_ino == 0)
+		return is;
+	for (size_t i = 0; i < revoke->n_inos; i++)
+		is = is || revoke->inos[i] == fixture->silent_ino;
+	return is || revoke->ino == fixture->silent_ino;
+}
+
+static void note_revoked(struct fixture *fixture, uint64_t session, uint64_t ino)
+{
+	fixture->nr_revokes++;
+	if (fixture->revoked != NULL)
+		fixture->revoked(session, ino);
+}
+
+static void note_revoke(struct fixture *fixture, uint64_t session, const Afar__FileRevoke *revoke)
+{
+	fixture->nr_revoke_calls++;
+	for (size_t i = 0; i < revoke->n_inos; i++)
+		note_revoked(fixture, session, revoke->inos[i]);
+	if (revoke->ino != 0)
+		note_revoked(fixture, session, revoke->ino);
 }
 
 static int fake_call(void *context, void *peer, uint64_t deadline, Afar__Request *request,
@@ -221,9 +252,7 @@ bool fixture_serve(struct fixture *fixture)
 		struct fake_server *server = server_of_peer(fixture, call->peer);
 
 		if (server == NULL) {
-			if (fixture->are_clients_silent || call->peer == fixture->silent_peer ||
-			    (fixture->silent_ino != 0 &&
-			     call->outgoing->ino == fixture->silent_ino))
+			if (is_kept(fixture, call))
 				continue;
 			if (is_probe(call->request)) {
 				fixture->nr_probes++;
@@ -241,10 +270,8 @@ bool fixture_serve(struct fixture *fixture)
 				return true;
 			}
 			if (call->request->call_case == AFAR__REQUEST__CALL_FILE_REVOKE) {
-				fixture->nr_revokes++;
-				if (fixture->revoked != NULL)
-					fixture->revoked(call->outgoing->session,
-							 call->request->file_revoke->ino);
+				note_revoke(fixture, call->outgoing->session,
+					    call->request->file_revoke);
 				end_call(fixture, call, MESSAGE_NEW(afar__reply, Afar__Reply), 0);
 				return true;
 			}

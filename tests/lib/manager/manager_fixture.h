@@ -56,7 +56,8 @@ struct fixture {
 	unsigned nr_looks;	 /* at clients */
 	unsigned nr_recalls;	 /* of files, that clients have given up */
 	void (*recalled)(uint64_t session, uint64_t ino); /* is told of each; may be NULL */
-	unsigned nr_revokes;				  /* of what was delegated, likewise */
+	unsigned nr_revokes;	  /* of what was delegated, likewise: inodes; */
+	unsigned nr_revoke_calls; /* and messages that named them */
 	void (*revoked)(uint64_t session, uint64_t ino);
 	unsigned nr_gone_asks; /* which of some inodes a client uses, that it has answered */
 	bool (*uses)(uint64_t session, const Afar__FileGone *gone); /* NULL: none */

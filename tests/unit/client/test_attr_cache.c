@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "client/files/inode/attr_cache_table.h"
 #include "client/files/inode/fs_call.h"
+#include "client/files/inode/fs_drop.h"
 #include "client/session.h"
 #include "unit/group.h"
 
@@ -25,13 +26,15 @@ static struct afar_namespace ns;
 static struct afar_fs fs;
 unsigned nr_session_replies; /* test_files_meanwhile.c counts them, too */
 
+#define CALL ((struct rpc_call *)(uintptr_t)1) /* of a manager's that is not there */
+
 /* To the manager; others go where they went. */
 void __real_rpc_reply_status(struct rpc_call *call, uint64_t incarnation, int status);
 void __wrap_rpc_reply_status(struct rpc_call *call, uint64_t incarnation, int status);
 
 void __wrap_rpc_reply_status(struct rpc_call *call, uint64_t incarnation, int status)
 {
-	if (call)
+	if (call && call != CALL)
 		__real_rpc_reply_status(call, incarnation, status);
 	else
 		nr_session_replies++;
@@ -367,6 +370,62 @@ static void test_refused_while_kept(void **state)
 	assert_int_equal(attr_cache_take_dropped(&fs.attr_cache), 1);
 }
 
+/* ---- Pages of the program's */
+
+static struct afar_drop *told[3];
+static uint64_t told_inos[3];
+static unsigned nr_told;
+
+static void tell(void *argument, uint64_t ino, struct afar_drop *drop)
+{
+	(void)argument;
+	assert_true(nr_told < 3);
+	told[nr_told] = drop;
+	told_inos[nr_told++] = ino;
+}
+
+static void revoke_three(void)
+{
+	uint64_t inos[] = {FILE, FILE + 1, DIR};
+	Afar__FileRevoke ask = AFAR__FILE_REVOKE__INIT;
+
+	nr_told = 0;
+	ask.fs = ns.number;
+	ask.inos = inos;
+	ask.n_inos = 3;
+	attr_cache_revoke(&session, &ask, CALL);
+	assert_int_equal(nr_told, 3);
+	assert_memory_equal(told_inos, inos, sizeof(inos));
+}
+
+/* The manager is answered when the last of them is dropped; at once, if it names none. */
+static void test_several_are_dropped(void **state)
+{
+	const struct afar_fs_options options = {.size = sizeof(options), .drop = tell};
+
+	(void)state;
+	drops_init(&fs.drops, &options);
+	begin(1);
+	ask_and_answer(1, false);
+	revoke_three();
+	assert_false(is_known(FILE));
+	afar_fs_dropped(told[1]);
+	afar_fs_dropped(told[0]);
+	assert_int_equal(nr_replies, 0);
+	revoke(0);
+	assert_int_equal(nr_replies, 1);
+	afar_fs_dropped(told[2]);
+	assert_int_equal(nr_replies, 2);
+	/* The file system is closed before all are. */
+	revoke_three();
+	afar_fs_dropped(told[2]);
+	drops_end(&fs.drops);
+	assert_int_equal(nr_replies, 3);
+	afar_fs_dropped(told[0]);
+	afar_fs_dropped(told[1]);
+	assert_int_equal(nr_replies, 3);
+}
+
 TEST_GROUP(attr_cache)
 {
 	const struct CMUnitTest tests[] = {
@@ -380,6 +439,7 @@ TEST_GROUP(attr_cache)
 		KNOWN_TEST(test_refused_unheard),
 		KNOWN_TEST(test_kept_no_longer_than_known),
 		KNOWN_TEST(test_refused_while_kept),
+		KNOWN_TEST(test_several_are_dropped),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -558,12 +558,16 @@ static void answers_when_commits_have_ended(void **state)
 /* There may always be one under way. */
 static void awaits_no_commits_that_begin_later(void **state)
 {
+	Afar__FileRevoke ask = AFAR__FILE_REVOKE__INIT;
+	uint64_t inos[] = {INO + 1, INO};
 	struct inode_commit first, second;
 
 	(void)state;
 	begin_asking();
 	inode_begin_commit(&inode, &first);
-	ask_times();
+	ask.inos = inos;
+	ask.n_inos = 2;
+	fs_tell_times(&session, &ask, NULL);
 	inode_begin_commit(&inode, &second);
 	assert_int_equal(nr_session_replies, 0);
 	inode_end_commit(&inode, &first);

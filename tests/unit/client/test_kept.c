@@ -240,6 +240,23 @@ static void test_revoked(void **state)
 	assert_int_equal(nr_kept(), 1);
 }
 
+static void test_several_are_revoked(void **state)
+{
+	uint64_t inos[] = {FIRST + 1, FIRST + 2};
+	Afar__FileRevoke ask = AFAR__FILE_REVOKE__INIT;
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++)
+		keep(FIRST + i);
+	ask.fs = ns.number;
+	ask.inos = inos;
+	ask.n_inos = 2;
+	attr_cache_revoke(&session, &ask, NULL);
+	assert_int_equal(nr_sent, 1);
+	expect_sent(FIRST + 1, 2);
+	assert_int_equal(nr_kept(), 1);
+}
+
 static void test_too_many(void **state)
 {
 	(void)state;
@@ -341,6 +358,7 @@ TEST_GROUP(kept)
 		KEPT_TEST(test_opened_again),
 		KEPT_TEST(test_one_inode),
 		KEPT_TEST(test_revoked),
+		KEPT_TEST(test_several_are_revoked),
 		KEPT_TEST(test_not_beside_writers_and_locks),
 		KEPT_TEST(test_too_many),
 		KEPT_TEST(test_told_again),

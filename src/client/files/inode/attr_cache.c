@@ -451,35 +451,41 @@ void attr_cache_opened(struct afar_fs *fs, const struct attr_cache_mark *mark,
 
 /* ---- Dropping */
 
+static void forget_these(struct attr_cache *cache, const uint64_t *inos, size_t nr)
+{
+	pthread_mutex_lock(&cache->lock);
+	for (size_t i = 0; i < nr; i++) {
+		cache->revoked[inos[i] % ATTR_CACHE_EVENTS] = ++cache->nr_events;
+		attr_cache_forget(cache, attr_cache_find(cache, inos[i]));
+	}
+	pthread_mutex_unlock(&cache->lock);
+}
+
 void attr_cache_revoke(struct afar_session *session, const Afar__FileRevoke *ask,
 		       struct rpc_call *call)
 {
-	struct afar_drop *drop = NULL;
+	const uint64_t *inos = ask->n_inos != 0 ? ask->inos : &ask->ino;
+	const size_t nr = ask->n_inos != 0 ? ask->n_inos : ask->ino != 0;
+	struct drop_call *drops = NULL;
 	struct afar_fs *fs;
 	int ret = 0;
 
 	pthread_mutex_lock(&session->lock);
 	cds_list_for_each_entry (fs, &session->file_systems, node) {
-		struct attr_cache *cache = &fs->attr_cache;
-
 		if (fs->ns->number != ask->fs)
 			continue;
-		pthread_mutex_lock(&cache->lock);
-		cache->revoked[ask->ino % ATTR_CACHE_EVENTS] = ++cache->nr_events;
-		attr_cache_forget(cache, attr_cache_find(cache, ask->ino));
-		pthread_mutex_unlock(&cache->lock);
+		forget_these(&fs->attr_cache, inos, nr);
 		/* The manager hears of that before our answer. */
-		if (ask->ino != 0)
-			kept_let_go(fs, ask->ino);
-		drop = drop_new(&fs->drops, ask->ino, call);
+		kept_let_go(fs, inos, nr);
+		drops = drop_call_new(&fs->drops, inos, nr, call);
 		/* The manager waits, and asks again. */
-		if (!drop && fs->drops.tell)
+		if (!drops && nr != 0 && fs->drops.tell)
 			ret = error_code(-ENOMEM);
 		break;
 	}
 	pthread_mutex_unlock(&session->lock);
-	if (drop)
-		drop_tell(drop);
+	if (drops)
+		drop_call_tell(drops);
 	else
 		rpc_reply_status(call, 0, ret);
 }

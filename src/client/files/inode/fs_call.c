@@ -64,6 +64,7 @@ int fs_look_until(struct afar_fs *fs, uint64_t deadline, const struct fs_who *wh
 	message.operations = operations;
 	message.n_operations = nr;
 	message.wants_delegation = true;
+	message.takes_many = true;
 	message.dropped = attr_cache_take_dropped(&fs->attr_cache);
 	mark = attr_cache_mark(&fs->attr_cache);
 	ret = call_until(fs, deadline, RPC_REQUEST(FILES_LOOK, files_look, &message), nr, out);
@@ -103,6 +104,7 @@ static int call_holds(struct afar_fs *fs, const struct fs_who *who, Afar__FileHo
 	message.who = who ? (Afar__FileWho *)&who->message : NULL;
 	message.operations = operations;
 	message.n_operations = nr;
+	message.takes_many = is_wanted;
 	attr_cache_begin_hold(fs, operations, nr);
 	if (is_wanted)
 		message.dropped = attr_cache_take_dropped(&fs->attr_cache);

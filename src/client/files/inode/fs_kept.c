@@ -240,15 +240,17 @@ static void free_ended(struct cds_list_head *ended)
 	}
 }
 
-static void let_go(struct afar_fs *fs, uint64_t ino)
+static void let_go(struct afar_fs *fs, const uint64_t *inos, size_t nr)
 {
 	CDS_LIST_HEAD(ended);
 
 	pthread_mutex_lock(&fs->lock);
-	if (ino != 0)
-		end_of_inode(fs, ino, &ended);
-	else
-		end_all(fs, &ended);
+	for (size_t i = 0; i < nr; i++) {
+		if (inos[i] != 0)
+			end_of_inode(fs, inos[i], &ended);
+		else
+			end_all(fs, &ended);
+	}
 	pthread_mutex_unlock(&fs->lock);
 	if (fs->ns->session->state == SESSION_UP)
 		tell_all(fs);
@@ -260,7 +262,7 @@ static void drop(struct afar_fs *fs, uint64_t ino)
 	struct afar_session *session = fs->ns->session;
 
 	pthread_mutex_lock(&session->lock);
-	let_go(fs, ino);
+	let_go(fs, &ino, 1);
 	pthread_mutex_unlock(&session->lock);
 }
 

@@ -37,10 +37,11 @@ struct fs_kept {
 	const struct kept_calls *calls;
 };
 
-/* Let the holds of an inode go; 0: all. Those who learn of other sessions' changes, and make ours, know them by this alone: kept_let_go(),
+/* Let the holds of inodes go; 0: all. Those who learn of other sessions' changes, and make ours, know them by this alone: kept_let_go(),
  * kept_drop(). */
 struct kept_calls {
-	void (*let_go)(struct afar_fs *fs, uint64_t ino); /* the session's lock is held */
+	/* The session's lock is held. */
+	void (*let_go)(struct afar_fs *fs, const uint64_t *inos, size_t nr);
 	void (*drop)(struct afar_fs *fs, uint64_t ino);
 };
 

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "client/files/fs.h"
@@ -15,7 +16,9 @@ struct recall {
 	struct file_inode *inode; /* NULL: closings are to be told */
 	struct afar_fs *fs;
 	struct rpc_call *call;
-	uint64_t ino, nr_commits; /* of which a write is told, after so many commits */
+	uint64_t nr_commits; /* so many end first, then writes of these are told */
+	size_t nr_inos;
+	uint64_t inos[];
 };
 
 static void end(struct afar_fs *fs)
@@ -85,7 +88,7 @@ static struct file_inode *find(struct afar_session *session, const Afar__FileRec
 			continue;
 		/* First, because a file that is being opened now may have been told of before. */
 		inode_set_outdated(fs, ask->ino);
-		kept_let_go(fs, ask->ino);
+		kept_let_go(fs, &ask->ino, 1);
 		inode = inode_find(fs, ask->ino);
 		*is_in_doubt = target_is_in_doubt(fs_pool(fs));
 		break;
@@ -225,13 +228,20 @@ static void tell_written(struct afar_fs *fs, uint64_t ino)
 	attr_cache_wrote(&fs->attr_cache, ino, written_at);
 }
 
+static void tell_all_written(struct afar_fs *fs, const uint64_t *inos, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++)
+		tell_written(fs, inos[i]);
+}
+
 /* One of the commits may fail, and then has told nothing. */
 static void *tell_committed(void *argument)
 {
 	struct recall *recall = argument;
 
-	inode_await_commits(recall->fs, recall->ino, recall->nr_commits);
-	tell_written(recall->fs, recall->ino);
+	for (size_t i = 0; i < recall->nr_inos; i++)
+		inode_await_commits(recall->fs, recall->inos[i], recall->nr_commits);
+	tell_all_written(recall->fs, recall->inos, recall->nr_inos);
 	rpc_reply_status(recall->call, 0, 0);
 	end(recall->fs);
 	free(recall);
@@ -239,18 +249,23 @@ static void *tell_committed(void *argument)
 }
 
 /* Has a thread answer, and end(), if there are commits to wait for. Returns 1 then, and 0 if there are none. */
-static int tell_later(struct afar_fs *fs, uint64_t ino, struct rpc_call *call)
+static int tell_later(struct afar_fs *fs, const uint64_t *inos, size_t nr, struct rpc_call *call)
 {
+	uint64_t nr_commits = 0;
 	struct recall *recall;
-	uint64_t nr;
+	size_t i = 0;
 	int ret;
 
-	if (!inode_is_committing(fs, ino, &nr))
+	while (i < nr && !inode_is_committing(fs, inos[i], &nr_commits))
+		i++;
+	if (i == nr)
 		return 0;
-	recall = malloc(sizeof(*recall));
+	recall = malloc(sizeof(*recall) + (nr - i) * sizeof(*inos));
 	if (!recall)
 		return error_code(-ENOMEM);
-	*recall = (struct recall){.fs = fs, .call = call, .ino = ino, .nr_commits = nr};
+	*recall = (struct recall){
+		.fs = fs, .call = call, .nr_commits = nr_commits, .nr_inos = nr - i};
+	memcpy(recall->inos, inos + i, (nr - i) * sizeof(*inos));
 	ret = start(recall, tell_committed);
 	if (ret == 0)
 		return 1;
@@ -260,6 +275,8 @@ static int tell_later(struct afar_fs *fs, uint64_t ino, struct rpc_call *call)
 
 void fs_tell_times(struct afar_session *session, const Afar__FileRevoke *ask, struct rpc_call *call)
 {
+	const uint64_t *inos = ask->n_inos != 0 ? ask->inos : &ask->ino;
+	const size_t nr = ask->n_inos != 0 ? ask->n_inos : 1;
 	struct afar_fs *fs = NULL, *other;
 	int ret = 0;
 
@@ -276,9 +293,9 @@ void fs_tell_times(struct afar_session *session, const Afar__FileRevoke *ask, st
 	pthread_mutex_unlock(&session->lock);
 	/* This is no user of the inode: whoever closes it last meanwhile gives its spare room back. */
 	if (fs) {
-		tell_written(fs, ask->ino);
+		tell_all_written(fs, inos, nr);
 		/* A commit that was begun before that may not be on its way yet. */
-		ret = tell_later(fs, ask->ino, call);
+		ret = tell_later(fs, inos, nr, call);
 		if (ret > 0)
 			return;
 		end(fs);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "manager/files/delegates.h"
 #include "rpc/delegation.h"
 #include "unit/group.h"
 
@@ -22,6 +23,8 @@ static uint64_t last_number; /* of the delegation, in the last answer */
 static bool is_delegated;    /* what the last answer told */
 static uint64_t last_ino;
 
+static bool takes_many; /* sessions that ask take questions about several inodes */
+
 /* Asks a question that takes delegations. Returns its result's status. */
 static int look_telling(struct fake_client *who, Afar__Request *request, uint64_t dropped)
 {
@@ -31,6 +34,7 @@ static int look_telling(struct fake_client *who, Afar__Request *request, uint64_
 
 	request->files_look->wants_delegation = true;
 	request->files_look->dropped = dropped;
+	request->files_look->takes_many = takes_many;
 	reply = fixture_ask(&fixture, who, request);
 	if (reply->status != 0) {
 		status = reply->status;
@@ -69,6 +73,7 @@ static int delegations_begin(void **state)
 {
 	files_begin(state);
 	file = must_make(ROOT, "f", S_IFREG | 0644);
+	takes_many = false;
 	return 0;
 }
 
@@ -424,6 +429,113 @@ static void test_many_sessions(void **state)
 	assert_null(fs_of()->delegates_by_session);
 }
 
+/* ---- In batches */
+
+#define NR_FILES 20U
+
+/* Others know all of a directory, and the client removes its files together. */
+static void remove_together(void)
+{
+	Afar__Request *request = NULL;
+	char name[8];
+
+	for (unsigned i = 0; i < NR_FILES; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		expect_delegated(&other, ask_stat(must_make(ROOT, name, S_IFREG | 0644)));
+		if (request)
+			add_operations(request, ask_remove(ROOT, name, false));
+		else
+			request = ask_remove(ROOT, name, false);
+	}
+	expect_delegated(&other, ask_stat(ROOT));
+	fixture.nr_revokes = fixture.nr_revoke_calls = 0;
+	drop(must(&client, request));
+	assert_int_equal(fixture.nr_revokes, NR_FILES + 1);
+}
+
+static void test_a_message_for_a_batch(void **state)
+{
+	(void)state;
+	takes_many = true;
+	remove_together();
+	assert_int_equal(fixture.nr_revoke_calls, 1);
+	/* It has dropped all of them. */
+	fixture_advance(&fixture, DELEGATION_KEPT_MS / 4);
+	assert_int_equal(look(&other, ask_stat(file)), 0);
+	assert_int_equal(fs_of()->nr_shared, 1);
+}
+
+/* One of before knows messages with one inode. */
+static void test_a_message_for_each(void **state)
+{
+	(void)state;
+	remove_together();
+	assert_int_equal(fixture.nr_revoke_calls, NR_FILES + 1);
+}
+
+/* Its connection is lost before it has answered. It is asked about all of them over the next one. */
+static void test_a_batch_is_asked_again(void **state)
+{
+	uint64_t second = must_make(ROOT, "g", S_IFREG | 0644);
+	Afar__Request *request = ask_size(file, 10);
+
+	(void)state;
+	takes_many = true;
+	expect_delegated(&other, ask_stat(file));
+	expect_delegated(&other, ask_stat(second));
+	add_operations(request, ask_size(second, 10));
+	fixture.are_clients_silent = true;
+	file_send(&client, request, &changed);
+	client_lose(&fixture, &other);
+	fixture.are_clients_silent = false;
+	assert_int_equal(client_resume(&fixture, &other), 0);
+	fixture_pump(&fixture);
+	assert_int_equal(fixture.nr_revokes, 2);
+	assert_int_equal(fixture.nr_revoke_calls, 1);
+	expect_answer(changed, 0, NULL);
+}
+
+#define NR_REMOVED 100U
+
+static void remove_number(unsigned i)
+{
+	char name[8];
+
+	snprintf(name, sizeof(name), "%u", i);
+	FILE_DO(ask_remove(ROOT, name, false), 0);
+}
+
+/* Its files are removed one by one. */
+static void test_few_messages_for_a_directory(void **state)
+{
+	char name[8];
+
+	(void)state;
+	takes_many = true;
+	for (unsigned i = 0; i < NR_REMOVED; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		must_make(ROOT, name, S_IFREG | 0644);
+	}
+	for (unsigned i = 0; i < NR_REMOVED; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		expect_delegated(&other, ask_lookup(ROOT, name));
+	}
+	/* One of them, and later another one, say nothing of the others. */
+	fixture.nr_revokes = 0;
+	remove_number(0);
+	assert_int_equal(fixture.nr_revokes, 2);
+	fixture_advance(&fixture, 11);
+	remove_number(1);
+	assert_int_equal(fixture.nr_revokes, 3);
+	fixture.nr_revoke_calls = 0;
+	for (unsigned i = 2; i < NR_REMOVED; i++)
+		remove_number(i);
+	assert_int_equal(fixture.nr_revokes, NR_REMOVED + 1);
+	assert_int_equal(fixture.nr_revoke_calls, 6); /* 2, 4, 8, 16, 32 and the rest */
+}
+
+/* ---- How much is looked at */
+
 /* A tree that is watched, and how often it was walked through. */
 static const void *watched;
 static unsigned nr_walks;
@@ -459,6 +571,47 @@ static void test_ends_look_at_no_others(void **state)
 	watched = NULL;
 	drop(reply);
 	open_pool(&other);
+}
+
+static unsigned nr_looked; /* at sessions: whether what they have has run out */
+
+bool __real_delegate_has_run_out(const struct fs *fs, const struct delegate *delegate);
+bool __wrap_delegate_has_run_out(const struct fs *fs, const struct delegate *delegate);
+
+bool __wrap_delegate_has_run_out(const struct fs *fs, const struct delegate *delegate)
+{
+	nr_looked++;
+	return __real_delegate_has_run_out(fs, delegate);
+}
+
+/* Each of many sessions has an answer of its own, and two wait for them. */
+static void test_answers_look_at_no_others(void **state)
+{
+	static struct fake_client many[70];
+	Afar__Reply *too = NULL;
+
+	(void)state;
+	memset(many, 0, sizeof(many));
+	for (size_t i = 0; i < 70; i++) {
+		assert_int_equal(client_open(&fixture, &many[i]), 0);
+		open_pool(&many[i]);
+		expect_delegated(&many[i], ask_stat(file));
+	}
+	expect_delegated(&client, ask_stat(file));
+	expect_delegated(&other, ask_stat(file));
+	fixture.are_clients_silent = true;
+	file_send(&client, ask_size(file, 10), &changed);
+	file_send(&other, ask_size(file, 20), &too);
+	nr_looked = 0;
+	fixture.are_clients_silent = false;
+	fixture_pump(&fixture);
+	assert_int_equal(fixture.nr_revokes, 72);
+	assert_in_range(nr_looked, 72, 72 * 10);
+	expect_answer(changed, 0, NULL);
+	expect_answer(too, 0, NULL);
+	for (size_t i = 0; i < 70; i++)
+		client_lose(&fixture, &many[i]);
+	fixture_advance(&fixture, 2 * FIXTURE_LEASE_MS);
 }
 
 /* A session that has asked lately keeps what it has. */
@@ -672,6 +825,7 @@ static void ask_and_believe(struct believer *believer, const char *name)
 	Afar__Reply *reply;
 
 	request->files_look->wants_delegation = true;
+	request->files_look->takes_many = believer == &believers[0];
 	reply = fixture_ask(&fixture, believer->client, request);
 	result = reply->status == 0 ? reply->file_results->results[0] : NULL;
 	if (result)
@@ -777,8 +931,13 @@ TEST_GROUP(manager_delegations)
 		DELEGATIONS_TEST(test_dropping_all),
 		DELEGATIONS_TEST(test_leaving),
 		DELEGATIONS_TEST(test_failed_changes),
+		DELEGATIONS_TEST(test_a_message_for_a_batch),
+		DELEGATIONS_TEST(test_a_message_for_each),
+		DELEGATIONS_TEST(test_a_batch_is_asked_again),
+		DELEGATIONS_TEST(test_few_messages_for_a_directory),
 		DELEGATIONS_TEST(test_many_sessions),
 		DELEGATIONS_TEST(test_ends_look_at_no_others),
+		DELEGATIONS_TEST(test_answers_look_at_no_others),
 		DELEGATIONS_TEST(test_more_than_is_delegated_at_a_time),
 		FILES_TEST(test_at_random),
 	};

@@ -125,6 +125,33 @@ static void test_refused_changes_ask_nobody(void **state)
 	assert_int_equal(fixture.nr_recalls, 0);
 }
 
+/* Others drop the pages of all files that are opened together, and tell of their writes together. */
+static void test_a_message_for_a_batch(void **state)
+{
+	Afar__Request *request = ask_delegated(ROOT);
+
+	(void)state;
+	request->files_look->takes_many = true;
+	OTHER_DO(request, 0);
+	OTHER_DO(ask_keep(file, 1), 0);
+	OTHER_DO(ask_keep(second, 2), 0);
+	request = ask_file_open(file, 1);
+	add_operations(request, ask_file_open(second, 2));
+	fixture.nr_revokes = fixture.nr_revoke_calls = 0;
+	drop(must(&client, request));
+	assert_int_equal(fixture.nr_revokes, 2);
+	assert_int_equal(fixture.nr_revoke_calls, 1);
+	OTHER_DO(ask_file_open(file, 3), 0);
+	OTHER_DO(ask_file_open(second, 4), 0);
+	request = ask_delegated(file);
+	add_operations(request, ask_delegated(second));
+	for (size_t i = 0; i < 2; i++)
+		request->files_look->operations[i]->stat->asks_writers = true;
+	drop(must(&client, request));
+	assert_int_equal(fixture.nr_revokes, 4);
+	assert_int_equal(fixture.nr_revoke_calls, 2);
+}
+
 /* ---- Making files shorter */
 
 static void note_recalls(uint64_t session, uint64_t ino)
@@ -315,14 +342,15 @@ static void test_silent_one_is_awaited_once(void **state)
 	fixture.are_clients_silent = false;
 	fixture_pump(&fixture);
 	assert_int_equal(fixture.nr_probes, 1);
-	assert_int_equal(fixture.nr_revokes, NR_FILES / 2); /* pages of each */
+	assert_int_equal(fixture.nr_revokes,
+			 NR_FILES / 2 + 1); /* pages of each; the first once more */
 	fixture_advance(&fixture, 1);
 	assert_true(is_delegated_elsewhere(second));
 	/* It is asked as ever. */
 	FILE_DO(ask_file_close(1), 0);
 	OTHER_DO(ask_keep(files[0], 99), 0);
 	assert_false(has_waited(ask_file_open(files[0], 99)));
-	assert_int_equal(fixture.nr_revokes, NR_FILES / 2 + 1);
+	assert_int_equal(fixture.nr_revokes, NR_FILES / 2 + 2);
 }
 
 /* Nobody asks anything between. */
@@ -333,8 +361,9 @@ static void test_silent_one_comes_back(void **state)
 	fixture.silent_peer = other.peer;
 	assert_int_equal(count_waits(), 1);
 	assert_int_equal(client_resume(&fixture, &other), 0);
-	assert_true(is_delegated_elsewhere(second));
+	assert_false(is_delegated_elsewhere(second));
 	assert_int_equal(fixture.nr_revokes, NR_FILES / 2); /* the first once more */
+	assert_true(is_delegated_elsewhere(second));
 	fixture.silent_peer = NULL;
 	fixture_pump(&fixture);
 }
@@ -349,6 +378,7 @@ static void test_one_that_is_away_is_awaited_once(void **state)
 	fixture.core->lease_ns /= 100;
 	assert_int_equal(count_waits(), 1);
 	assert_int_equal(client_resume(&fixture, &other), 0);
+	assert_false(is_delegated_elsewhere(second));
 	assert_true(is_delegated_elsewhere(second));
 }
 
@@ -390,6 +420,7 @@ TEST_GROUP(manager_drops)
 		DROPS_TEST(test_opening_is_asked_once_more),
 		DROPS_TEST(test_refused_openings_ask_nobody),
 		DROPS_TEST(test_refused_changes_ask_nobody),
+		DROPS_TEST(test_a_message_for_a_batch),
 		DROPS_TEST(test_dropped_before_it_is_given_up),
 		DROPS_TEST(test_given_up_anew),
 		DROPS_TEST(test_set_times_stay_when_writers_close),

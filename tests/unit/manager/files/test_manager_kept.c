@@ -14,6 +14,7 @@
 
 static uint64_t file, second; /* "f" and "g", which are there when each test begins */
 static Afar__Reply *closed, *opened;
+static bool takes_many; /* whoever opens files takes questions about several inodes */
 
 /* The other session has let go of what it kept before it answers. Its handles are the inodes' numbers. */
 static void let_go(uint64_t session, uint64_t ino)
@@ -29,6 +30,7 @@ static int kept_begin(void **state)
 	file = must_make(ROOT, "f", S_IFREG | 0644);
 	second = must_make(ROOT, "g", S_IFREG | 0644);
 	fixture.revoked = let_go;
+	takes_many = false;
 	return 0;
 }
 
@@ -45,6 +47,8 @@ static Afar__Request *ask_read(uint64_t ino, uint32_t access, bool wants_delegat
 {
 	Afar__Request *request = ask_file_open(ino, ino);
 
+	request->files_hold->takes_many = takes_many;
+
 	hold_of(request)->open->access = access;
 	hold_of(request)->open->wants_delegation = wants_delegation;
 	return request;
@@ -59,6 +63,18 @@ static bool open_delegated(uint64_t ino)
 
 	drop(reply);
 	return is_delegated;
+}
+
+/* Likewise several, each with an answer of its own. */
+static Afar__Reply *all_closed[2];
+static unsigned nr_closings;
+
+static void let_both_go(uint64_t session, uint64_t ino)
+{
+	(void)session;
+	assert_true(nr_closings < 2);
+	fixture_send(&fixture, &other, ++other.next_id, ask_file_close(ino),
+		     &all_closed[nr_closings++]);
 }
 
 static void expect_gone(uint64_t ino)
@@ -107,6 +123,30 @@ static void test_replaced(void **state)
 	FILE_DO(ask_rename(ROOT, "g", ROOT, "f", 0), 0);
 	assert_int_equal(fixture.nr_revokes, 1);
 	expect_gone(file);
+}
+
+/* It is asked about all of them by one message, if it takes that. */
+static void test_removed_together(void **state)
+{
+	Afar__Request *request;
+
+	(void)state;
+	takes_many = true;
+	nr_closings = 0;
+	fixture.revoked = let_both_go;
+	open_pool(&other);
+	assert_true(open_delegated(file));
+	assert_true(open_delegated(second));
+	fixture_advance(&fixture, DELEGATION_KEPT_MS);
+	request = ask_remove(ROOT, "f", false);
+	add_operations(request, ask_remove(ROOT, "g", false));
+	drop(must(&client, request));
+	assert_int_equal(fixture.nr_revokes, 2);
+	assert_int_equal(fixture.nr_revoke_calls, 1);
+	expect_gone(file);
+	expect_gone(second);
+	drop(all_closed[0]);
+	drop(all_closed[1]);
 }
 
 /* It stays, so whoever has it open may keep it. */
@@ -211,6 +251,7 @@ TEST_GROUP(manager_kept)
 		KEPT_TEST(test_removed),
 		KEPT_TEST(test_removed_after_that_ran_out),
 		KEPT_TEST(test_replaced),
+		KEPT_TEST(test_removed_together),
 		KEPT_TEST(test_one_of_two_names),
 		KEPT_TEST(test_written),
 		KEPT_TEST(test_open),
