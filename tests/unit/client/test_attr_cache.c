@@ -411,19 +411,19 @@ static void test_several_are_dropped(void **state)
 	assert_false(is_known(FILE));
 	afar_fs_dropped(told[1]);
 	afar_fs_dropped(told[0]);
-	assert_int_equal(nr_replies, 0);
+	assert_int_equal(nr_session_replies, 0);
 	revoke(0);
-	assert_int_equal(nr_replies, 1);
+	assert_int_equal(nr_session_replies, 1);
 	afar_fs_dropped(told[2]);
-	assert_int_equal(nr_replies, 2);
+	assert_int_equal(nr_session_replies, 2);
 	/* The file system is closed before all are. */
 	revoke_three();
 	afar_fs_dropped(told[2]);
 	drops_end(&fs.drops);
-	assert_int_equal(nr_replies, 3);
+	assert_int_equal(nr_session_replies, 3);
 	afar_fs_dropped(told[0]);
 	afar_fs_dropped(told[1]);
-	assert_int_equal(nr_replies, 3);
+	assert_int_equal(nr_session_replies, 3);
 }
 
 TEST_GROUP(attr_cache)
