@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # What docs/files.md promises to programs of two mounts with default options, and of the library: what one has written, made shorter, renamed or removed, the
 # others see at once, whenever they opened the file. Mappings made before the writer came are old for a moment, and never after his fsync or close.
-# mount_litmus.sh [NR]: changes, 300 by default.
+# mount_litmus.sh [NR]: changes, 300 by default; 100 000 with AFAR_LONG=1, which take half an hour.
 # shellcheck disable=SC2154 # cluster.sh and mounts.sh set some
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/system/cluster.sh
@@ -11,6 +11,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/mounts.sh"
 
 nr=${1:-300}
+[ "${AFAR_LONG:-0}" = 0 ] || nr=100000
 
 # litmus WHAT NR
 litmus() {
