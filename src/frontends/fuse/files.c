@@ -247,7 +247,7 @@ void do_getattr_to_read(fuse_req_t req, const struct fuse_file_info *info)
 	else if (pages_are_good(mount, open->pages))
 		answer_good(req, &stat);
 	else
-		pages_drop_and_answer(mount, open->pages, req, &stat, answer_attributes);
+		pages_drop_and_answer(mount, open->pages, req, &stat);
 }
 
 /* Returns how much of a request is inside the file. The library would have to ask the manager for bytes behind the end. */

@@ -48,12 +48,9 @@ bool pages_are_good(struct mount *mount, struct pages *pages);
 /* Returns whether programs may read, without our being asked, what the kernel has of an inode. `since`: afar_fs_quiet_since(), with the session
  * in it. */
 bool pages_may_lease(struct mount *mount, uint64_t ino, uint64_t since);
-/* Has pages dropped, and answers a request with attributes then, or with an error. */
-typedef void pages_answer(fuse_req_t req, int64_t ret, const struct afar_file_stat *stat);
+/* Has pages dropped, and answers a request with attributes then. */
 void pages_drop_and_answer(struct mount *mount, struct pages *pages, fuse_req_t req,
-			   const struct afar_file_stat *stat, pages_answer *tell);
-/* Call it first: afar_fs_keep_quiet(), in a session. */
-void pages_renew_by(int64_t (*keep_quiet)(struct mount *mount, uint64_t ino));
+			   const struct afar_file_stat *stat);
 /* For the library: afar_fs_drop. */
 void pages_drop(void *mount, uint64_t ino, struct afar_drop *drop);
 

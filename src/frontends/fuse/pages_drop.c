@@ -18,7 +18,6 @@ struct waiting {
 	struct waiting *next;
 	fuse_req_t req;
 	struct afar_file_stat stat;
-	pages_answer *answer;
 	struct afar_drop *drop; /* NULL: a request */
 };
 
@@ -36,7 +35,7 @@ static void answer_all(struct waiting *waiting)
 		if (waiting->drop)
 			afar_fs_dropped(waiting->drop);
 		else
-			waiting->answer(waiting->req, 0, &waiting->stat);
+			answer_attributes(waiting->req, 0, &waiting->stat);
 		free(waiting);
 	}
 }
@@ -179,16 +178,16 @@ static bool add_waiting(struct mount *mount, struct pages *pages, const struct w
 }
 
 void pages_drop_and_answer(struct mount *mount, struct pages *pages, fuse_req_t req,
-			   const struct afar_file_stat *stat, pages_answer *tell)
+			   const struct afar_file_stat *stat)
 {
-	const struct waiting waiting = {.req = req, .stat = *stat, .answer = tell};
+	const struct waiting waiting = {.req = req, .stat = *stat};
 	bool is_added;
 
 	pthread_mutex_lock(&pages_mutex);
 	is_added = add_waiting(mount, pages, &waiting);
 	pthread_mutex_unlock(&pages_mutex);
 	if (!is_added)
-		tell(req, -ENOMEM, NULL);
+		answer(req, -ENOMEM);
 }
 
 /* Returns whether that waits for the kernel. The mutex is held. */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "pages_table.h"
+#include "session.h"
 
 #define LOOK_MS	     50
 #define RENEW_MS     100
@@ -20,12 +21,6 @@
 static bool is_looking, is_renewing; /* their threads run */
 static uint64_t renewing_since;	     /* 0: nothing is being asked */
 static uint64_t tried_at;
-static int64_t (*keep_quiet)(struct mount *mount, uint64_t ino);
-
-void pages_renew_by(int64_t (*call)(struct mount *mount, uint64_t ino))
-{
-	keep_quiet = call;
-}
 
 /* ---- Looking after files */
 
@@ -143,7 +138,7 @@ static void renew(struct mount *mount, struct pages *pages)
 
 	if (!is_due(pages, pages_quiet_since(mount, pages->ino) != 0))
 		return;
-	ret = keep_quiet(mount, pages->ino);
+	ret = CALL(mount, afar_fs_keep_quiet(mount->fs, pages->ino));
 	pthread_mutex_lock(&pages_mutex);
 	renewing_since = 0;
 	if (!ret) {

@@ -122,11 +122,6 @@ static int open_patiently(struct mount *mount)
 	}
 }
 
-static int64_t keep_quiet(struct mount *mount, uint64_t ino)
-{
-	return CALL(mount, afar_fs_keep_quiet(mount->fs, ino));
-}
-
 int session_begin(struct mount *mount)
 {
 	pthread_rwlockattr_t attributes;
@@ -138,7 +133,6 @@ int session_begin(struct mount *mount)
 	pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&mount->lock, &attributes);
 	pthread_rwlockattr_destroy(&attributes);
-	pages_renew_by(keep_quiet);
 	ret = open_patiently(mount);
 	return ret ? ret : note_which(mount);
 }
