@@ -251,9 +251,11 @@ static void wait_for_end(const char *place, int fd, pid_t pid)
 	if (has_ended(fd, SAY_MS))
 		return;
 	fprintf(stderr,
-		"afar: umount %s: waiting for process %d, which syncs what was written; if the "
-		"manager or a server is away for good, 'kill -9 %d' gives that up\n",
-		place, (int)pid, (int)pid);
+		"afar: umount %s: waiting for process %d, which syncs what was written, or whose "
+		"file system a container has, too ('grep -l %s /proc/*/mountinfo' names its "
+		"processes); if the manager or a server is away for good, 'kill -9 %d' gives that "
+		"up\n",
+		place, (int)pid, place, (int)pid);
 	has_ended(fd, -1);
 }
 
