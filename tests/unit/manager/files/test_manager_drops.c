@@ -395,6 +395,7 @@ static void test_a_lost_connection_is_no_answer(void **state)
 	fixture.silent_peer = NULL;
 	assert_false(has_waited(ask_file_open(files[1], 2)));
 	assert_int_equal(client_resume(&fixture, &other), 0);
+	assert_false(is_delegated_elsewhere(second));
 	assert_true(is_delegated_elsewhere(second));
 }
 
