@@ -19,8 +19,8 @@
  * of the logarithm of its uses, and sinks when it was not used for long. The uses of blocks that
  * went are remembered for a while (cache_history.h).
  */
-#ifndef SERVER_CACHE_H
-#define SERVER_CACHE_H
+#ifndef MEMORY_CACHE_H
+#define MEMORY_CACHE_H
 
 #include <stdbool.h>
 #include <stdint.h>
