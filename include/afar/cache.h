@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Caches: memory of the program's own, for bytes of regions that it reads again and again. Nothing is kept without one.
+ * Caches: memory of the program's own, for bytes of regions and files that it reads again and again. Nothing is kept without one.
  *
  *	afar_cache_open(session, 1UL << 30, &cache);
- *	afar_cache_read(cache, region, data, length, offset);    instead of afar_region_pread()
+ *	afar_cache_read(cache, region, data, length, offset);         instead of afar_region_pread()
+ *	afar_cache_read_file(cache, file, data, length, offset);      instead of afar_file_pread()
  *
- * A cache keeps what nobody can change any more: sealed regions (afar_region_seal()), and versions of copy-on-write
- * regions (afar/cow.h). Everything else is read as without it. So it has no stale bytes, and nobody is asked whether they are good.
+ * A cache gives no stale bytes. Of regions it keeps what nobody can change any more: sealed ones (afar_region_seal()), and versions of
+ * copy-on-write regions (afar/cow.h). Of files it keeps what the manager has promised that no other session changes without asking this one first
+ * (afar_fs_quiet_since()). While somebody has a file open to write, this session included, it is read as without a cache. So is everything else.
  *
- * It is divided into pages of 4096 bytes. A page that is read and is not there is read as a whole. Threads that
+ * A cache is divided into pages of 4096 bytes. A page that is read and is not there is read as a whole. Threads that
  * want the same page meanwhile wait for that one read. Which page goes for another is told by Multi-Queue (Zhou, Philbin,
- * Li: USENIX 2001), which a long scan does not empty. Kept bytes are found by the region and not by its handle: whoever opens it again finds them.
+ * Li: USENIX 2001), which a long scan does not empty. Kept bytes are found by the region or the file, and not by its handle: whoever opens it again finds them.
  *
  * Rules of afar.h hold. Any number of threads may use a cache at once.
  *
@@ -27,9 +29,10 @@ extern "C" {
 #endif
 
 struct afar_cache;
+struct afar_file; /* afar/file.h */
 
 /*
- * Makes a cache of `bytes`, rounded down to pages, for regions of this session. It takes that memory as pages come in, and some 5 % more for its
+ * Makes a cache of `bytes`, rounded down to pages, for regions and files of this session. It takes that memory as pages come in, and some 5 % more for its
  * tables. Errors: -EINVAL (less than 64 KiB), -ENOMEM.
  */
 int afar_cache_open(struct afar_session *session, uint64_t bytes, struct afar_cache **out);
@@ -44,6 +47,14 @@ int afar_cache_close(struct afar_cache *cache);
  */
 ssize_t afar_cache_read(struct afar_cache *cache, struct afar_region *region, void *data,
 			size_t length, uint64_t offset);
+
+/*
+ * Reads as afar_file_pread() does, through the cache as long as the file's bytes can't change unseen. The promise lasts for half a second, and is asked for once
+ * more by the next read: then the call waits for the manager, 50 ms at most, and not again for a second if there is none.
+ * Errors: those of afar_file_pread(); -EINVAL (the file is of another session).
+ */
+ssize_t afar_cache_read_file(struct afar_cache *cache, struct afar_file *file, void *data,
+			     size_t length, uint64_t offset);
 
 /* Counts of pages. */
 struct afar_cache_stat {

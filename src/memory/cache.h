@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pages of a store that are kept in memory: a table of frames, each with a block of 4 KiB. It says
- * who has to read a block, and who waits for it. It does no I/O, and knows no layer. The pager asks
- * it for reads (pager_cached.c). One thread, without a lock.
+ * Pages that are kept in memory, of a store or by a program: a table of frames, each with a block of 4 KiB. It says
+ * who has to read a block, and who waits for it. It does no I/O, and knows no layer. A store's pager asks
+ * it for reads (pager_cached.c), and so does client/cache. It has no lock.
  *
  *	EMPTY -> FILLING -> VALID -> RETIRED -> EMPTY
  *

@@ -5,15 +5,24 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/error.h"
 #include "client/base/abi.h"
 #include "client/base/call.h"
 #include "client/namespace/region.h"
+#include "memory/cache_history.h"
 
 #define BYTES_MIN 65536U
 #define SHARD_MIN 256U /* frames: fewer are divided less */
+#define NR_NAMED  4096U
+#define IS_NAMED  (UINT64_C(1) << 63) /* in a range: it is no generation of a region */
+
+struct cache_named {
+	struct cache_name name;
+	uint64_t range; /* 0: there is none */
+};
 
 void cache_end(struct afar_cache *cache)
 {
@@ -24,6 +33,8 @@ void cache_end(struct afar_cache *cache)
 	}
 	if (cache->memory != MAP_FAILED)
 		munmap(cache->memory, cache->bytes);
+	pthread_mutex_destroy(&cache->lock);
+	free(cache->named);
 }
 
 static unsigned choose_shards(uint64_t nr_frames)
@@ -58,11 +69,15 @@ int cache_begin(struct afar_cache *cache, uint64_t bytes)
 	cache->memory = MAP_FAILED;
 	if (each > UINT32_MAX / 4)
 		return error_code(-ENOMEM);
+	cache->named = calloc(NR_NAMED, sizeof(*cache->named));
+	if (!cache->named)
+		return error_code(-ENOMEM);
+	pthread_mutex_init(&cache->lock, NULL);
 	cache->memory = mmap(NULL, cache->bytes, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (cache->memory == MAP_FAILED)
-		return error_code(-ENOMEM);
-	madvise(cache->memory, cache->bytes, MADV_HUGEPAGE);
+	ret = cache->memory == MAP_FAILED ? -ENOMEM : 0;
+	if (ret == 0)
+		madvise(cache->memory, cache->bytes, MADV_HUGEPAGE);
 	for (unsigned i = 0; i < nr && ret == 0; i++)
 		ret = open_shard(cache, i, each, i < nr - 1 ? each : nr_frames - each * (nr - 1));
 	if (ret)
@@ -113,7 +128,7 @@ PUBLIC_CALL(int, afar_cache_close, (struct afar_cache *cache), (cache))
 	return 0;
 }
 
-static int enter(struct afar_cache *cache)
+int cache_enter(struct afar_cache *cache)
 {
 	if (!handle_is(cache, HANDLE_CACHE) || !handle_enter(&cache->handle))
 		return error_fail(-EINVAL, "use a cache: the handle is null or closed");
@@ -127,7 +142,7 @@ PUBLIC_CALL(int, afar_cache_stat, (struct afar_cache *cache, struct afar_cache_s
 	int ret = ABI_CHECK_OUT(out, afar_cache_stat, nr_past);
 
 	if (!ret)
-		ret = enter(cache);
+		ret = cache_enter(cache);
 	if (ret)
 		return ret;
 	stat.bytes = cache->bytes;
@@ -148,6 +163,24 @@ PUBLIC_CALL(int, afar_cache_stat, (struct afar_cache *cache, struct afar_cache_s
 	handle_unuse(&cache->handle);
 	abi_give(out, out->size, &stat, sizeof(stat));
 	return 0;
+}
+
+/* ---- Files */
+
+uint64_t cache_range_of(struct afar_cache *cache, const struct cache_name *name)
+{
+	struct cache_named *named =
+		&cache->named[cache_hash(name->ino, (uint32_t)name->fs) % NR_NAMED];
+	uint64_t range;
+
+	pthread_mutex_lock(&cache->lock);
+	if (named->range == 0 || memcmp(&named->name, name, sizeof(*name)) != 0) {
+		named->name = *name;
+		named->range = ++cache->nr_named | IS_NAMED;
+	}
+	range = named->range;
+	pthread_mutex_unlock(&cache->lock);
+	return range;
 }
 
 /* ---- Regions */
@@ -191,7 +224,7 @@ PUBLIC_CALL_OF_CALLS(ssize_t, afar_cache_read,
 		      size_t length, uint64_t offset),
 		     (cache, region, data, length, offset))
 {
-	ssize_t ret = enter(cache);
+	ssize_t ret = cache_enter(cache);
 
 	if (ret)
 		return ret;

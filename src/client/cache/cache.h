@@ -30,6 +30,15 @@ struct afar_cache {
 	unsigned nr_shards;
 	struct cache_shard shards[CACHE_SHARDS_MAX];
 	_Atomic uint64_t nr_past; /* that no table was asked for */
+	pthread_mutex_t lock;	  /* guards the next */
+	struct cache_named *named;
+	uint64_t nr_named;
+};
+
+/* A file's bytes as long as nobody changes them: afar_fs_quiet_since(), and what this session did itself. */
+struct cache_name {
+	uint64_t fs; /* its instance */
+	uint64_t ino, since, nr_writings;
 };
 
 /* Makes the tables of a zeroed struct. -ENOMEM; then there is nothing to end. */
@@ -44,6 +53,12 @@ struct cache_source {
 	int (*read)(void *argument, void *data, size_t length, uint64_t offset);
 	void *argument;
 };
+
+/* Returns the range that such bytes have in the tables. Earlier ones of a file are never found again, and go for others in time. */
+uint64_t cache_range_of(struct afar_cache *cache, const struct cache_name *name);
+
+/* Counts a caller in, who counts himself out with handle_unuse(). */
+int cache_enter(struct afar_cache *cache);
 
 /* Reads bytes that lie inside the source. Returns 0 or an error of the source's. */
 int cache_read(struct afar_cache *cache, const struct cache_source *source, void *data,
