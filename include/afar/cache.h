@@ -6,9 +6,10 @@
  *	afar_cache_read(cache, region, data, length, offset);         instead of afar_region_pread()
  *	afar_cache_read_file(cache, file, data, length, offset);      instead of afar_file_pread()
  *
- * A cache gives no stale bytes. Of regions it keeps what nobody can change any more: sealed ones (afar_region_seal()), and versions of
- * copy-on-write regions (afar/cow.h). Of files it keeps what the manager has promised that no other session changes without asking this one first
- * (afar_fs_quiet_since()). While somebody has a file open to write, this session included, it is read as without a cache. So is everything else.
+ * A cache gives no stale bytes. It keeps two things of regions, because nobody can change them any more: sealed ones (afar_region_seal()),
+ * and versions of copy-on-write regions (afar/cow.h). It keeps bytes of a file as long as the manager promises that no other session changes
+ * them without asking this one first (afar_fs_quiet_since()). While somebody has a file open to write, this session included, it is read as
+ * without a cache. So is everything else.
  *
  * A cache is divided into pages of 4096 bytes. A page that is read and is not there is read as a whole. Threads that
  * want the same page meanwhile wait for that one read. Which page goes for another is told by Multi-Queue (Zhou, Philbin,
@@ -49,8 +50,8 @@ ssize_t afar_cache_read(struct afar_cache *cache, struct afar_region *region, vo
 			size_t length, uint64_t offset);
 
 /*
- * Reads as afar_file_pread() does, through the cache as long as the file's bytes can't change unseen. The promise lasts for half a second, and is asked for once
- * more by the next read: then the call waits for the manager, 50 ms at most, and not again for a second if there is none.
+ * Reads as afar_file_pread() does, through the cache as long as the file's bytes can't change unseen. The promise lasts for half a second. The next read asks the manager for
+ * another one, and waits 50 ms at most. If none comes, reads do not ask for a second.
  * Errors: those of afar_file_pread(); -EINVAL (the file is of another session).
  */
 ssize_t afar_cache_read_file(struct afar_cache *cache, struct afar_file *file, void *data,

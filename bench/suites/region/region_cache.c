@@ -26,7 +26,7 @@ struct cache_stage {
 	char *local, *data;
 };
 
-/* The same pages in each run. */
+/* Each run asks for these pages in this order. */
 static uint64_t random_page(uint64_t *seed)
 {
 	*seed = *seed * UINT64_C(6364136223846793005) + 1;

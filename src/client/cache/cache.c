@@ -209,7 +209,7 @@ static ssize_t read_through(struct afar_cache *cache, struct afar_region *region
 	struct cache_source source;
 	int ret;
 
-	/* What can't be done is for the region to say. */
+	/* The region says what it cannot do. */
 	if (!is_kept(region, &source) || !range_is_inside(offset, length, source.length) ||
 	    length > SSIZE_MAX || !data || session_is_stale(cache->session)) {
 		atomic_fetch_add(&cache->nr_past, length / CACHE_BLOCK + 1);

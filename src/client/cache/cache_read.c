@@ -173,7 +173,7 @@ static int await(struct piece *piece, struct part *part)
 	pthread_mutex_unlock(&part->shard->lock);
 	if (part->result == 0)
 		return 0;
-	/* What failed there may go well here, or has a sentence in this thread. */
+	/* Another thread has failed. This one may not, or gets a sentence of its own. */
 	return source->read(source->argument, part->to, part->length, offset_of(part));
 }
 

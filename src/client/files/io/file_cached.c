@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Files read through a program's cache (client/cache/cache.h). What was read of a file is good as long as the manager's promise stands
- * that it asks us before another session changes the file (attr_cache_since()), and as this session has not opened it to write. While it
+ * Files read through a program's cache (client/cache/cache.h). Bytes of a file are good as long as the manager promises
+ * to ask us before another session changes it: attr_cache_since(). And this session must not have opened it to write. While it
  * has it open to write, nothing of it is read from the cache.
  */
 #include <errno.h>
