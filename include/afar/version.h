@@ -25,6 +25,7 @@ extern "C" {
 /* Features of these headers, for #ifdef. Each is defined from the release on that had the thing
  * first. */
 #define AFAR_HAVE_BARRIER 1 /* afar/barrier.h */
+#define AFAR_HAVE_CACHE	  1 /* afar/cache.h */
 #define AFAR_HAVE_COW	  1 /* afar/cow.h */
 #define AFAR_HAVE_FILE	  1 /* afar/file.h */
 #define AFAR_HAVE_VOLUME  1 /* afar/volume.h */

@@ -17,6 +17,8 @@
 
 #include <cmocka.h>
 
+#include <afar/cache.h>
+
 #include "lib/api/api.h"
 
 #define LENGTH (5 * MIB + 4321)
@@ -141,6 +143,68 @@ static void test_nobody_writes(void **state)
 	close_view(&other);
 	drop_region(region);
 	drop_namespace(ns, "ways");
+}
+
+/* ---- Through a cache */
+
+static void expect_counts(struct afar_cache *cache, uint64_t nr_hits, uint64_t nr_misses)
+{
+	struct afar_cache_stat stat = {.size = sizeof(stat)};
+
+	assert_int_equal(afar_cache_stat(cache, &stat), 0);
+	assert_int_equal(stat.nr_hits, nr_hits);
+	assert_int_equal(stat.nr_misses, nr_misses);
+	assert_int_equal(stat.used, nr_misses * 4096);
+}
+
+static void expect_cached(struct afar_cache *cache, struct afar_region *region, const uint8_t *data)
+{
+	static uint8_t got[LENGTH];
+
+	memset(got, 0, LENGTH);
+	assert_int_equal(afar_cache_read(cache, region, got, LENGTH, 0), LENGTH);
+	assert_memory_equal(got, data, LENGTH);
+}
+
+/* It keeps what can't change, and nothing before. */
+static void test_cached(void **state)
+{
+	const uint64_t nr_pages = LENGTH / 4096 + 1;
+	struct afar_namespace *ns = make_namespace("cached", 64 * KIB, 16 * MIB);
+	static uint8_t data[LENGTH];
+	struct afar_region *region = make_region(ns, "r", LENGTH, data);
+	struct afar_cache *cache;
+	struct view other;
+
+	(void)state;
+	open_view(&other, "cached", "r");
+	expect_error(afar_cache_open(session, 65535, &cache), -EINVAL);
+	assert_int_equal(afar_cache_open(session, 16 * MIB, &cache), 0);
+	expect_error(afar_cache_read(cache, other.region, data, 1, 0), -EINVAL);
+	expect_cached(cache, region, data);
+	data[5000] ^= 1;
+	assert_int_equal(afar_region_pwrite(region, data + 5000, 1, 5000), 1);
+	expect_cached(cache, region, data);
+	expect_counts(cache, 0, 0);
+
+	assert_int_equal(afar_region_seal(other.region), 0);
+	assert_int_equal(afar_region_close(region), 0);
+	assert_int_equal(afar_region_open(ns, "r", &region), 0);
+	expect_cached(cache, region, data);
+	expect_counts(cache, 0, nr_pages);
+	expect_cached(cache, region, data);
+	expect_counts(cache, nr_pages, nr_pages);
+	expect_error(afar_cache_read(cache, region, data, 2, LENGTH - 1), -ERANGE);
+	expect_error(afar_cache_read(cache, region, NULL, 1, 0), -EINVAL);
+	assert_int_equal(afar_cache_read(cache, region, NULL, 0, 0), 0);
+
+	assert_int_equal(afar_region_close(region), 0);
+	expect_error(afar_cache_read(cache, region, data, 1, 0), -EINVAL);
+	assert_int_equal(afar_cache_close(cache), 0);
+	expect_error(afar_cache_close(cache), -EINVAL);
+	assert_int_equal(afar_region_destroy(other.region), 0);
+	close_view(&other);
+	drop_namespace(ns, "cached");
 }
 
 /* ---- While others write and read */
@@ -412,6 +476,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_nobody_writes),
+		cmocka_unit_test(test_cached),
 		cmocka_unit_test(test_while_others_are_at_it),
 		cmocka_unit_test(test_queues_go_on_elsewhere),
 		cmocka_unit_test(test_damage_is_found),

@@ -7,8 +7,8 @@
 #include "region.h"
 
 static const struct bench_stage *const stages[] = {
-	&region_connect_stage, &region_idle_stage,    &region_memory_stage, &region_transfer_stage,
-	&region_stripe_stage,  &region_reserve_stage, &region_warm_stage,
+	&region_connect_stage, &region_idle_stage,  &region_memory_stage,  &region_transfer_stage,
+	&region_stripe_stage,  &region_cache_stage, &region_reserve_stage, &region_warm_stage,
 };
 
 const struct bench_suite bench_suite_region = {

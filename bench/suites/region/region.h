@@ -10,6 +10,7 @@ extern const struct bench_stage region_idle_stage;     /* region_clients.c  */
 extern const struct bench_stage region_memory_stage;   /* region_clients.c  */
 extern const struct bench_stage region_transfer_stage; /* region_transfer.c */
 extern const struct bench_stage region_stripe_stage;   /* region_transfer.c */
+extern const struct bench_stage region_cache_stage;    /* region_cache.c    */
 extern const struct bench_stage region_reserve_stage;  /* region_reserve.c  */
 extern const struct bench_stage region_warm_stage;     /* region_reserve.c  */
 

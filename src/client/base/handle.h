@@ -29,6 +29,7 @@ enum handle_kind {
 	HANDLE_FS = 0x41664653,
 	HANDLE_FILE = 0x41664649,
 	HANDLE_FILE_TARGET = 0x41744649,
+	HANDLE_CACHE = 0x41664341,
 };
 
 struct handle {

@@ -127,6 +127,7 @@ struct afar_fs {
 	struct afar_namespace *ns;
 	struct afar_region *region; /* the pool */
 	bool is_read_only;
+	uint64_t instance; /* no other file system that this process opens has it */
 	uint64_t retry_ns; /* 0: calls do not wait longer than usual */
 	uint64_t root;
 	pthread_mutex_t growing;      /* held by the one who makes the pool larger */
@@ -148,7 +149,9 @@ struct afar_fs {
 	uint64_t nr_outdated;
 	uint64_t outdated[FS_BUCKETS]; /* nr_outdated at the last one of a bucket */
 	unsigned nr_recalls;	       /* files that are being given up now */
-	uint64_t nr_commits;	       /* fs_commits.h: that have begun */
+	/* How often inodes were opened to write, by this session, that have a bucket in common. */
+	uint64_t nr_writings[FS_BUCKETS];
+	uint64_t nr_commits; /* fs_commits.h: that have begun */
 	struct fs_syncs syncs;
 	struct fs_writes writes;
 	struct cds_list_head inodes[FS_BUCKETS];
@@ -182,6 +185,7 @@ struct afar_file {
 	struct cds_list_head target_node; /* of its inode */
 	_Atomic uint32_t nr_idle;	  /* operations that have nothing posted */
 	struct file_reading reading;
+	_Atomic uint64_t promise_asked_at; /* and not given: file_cached.c; by clock_coarse_ns() */
 	/* Losses of the inode that syncs need not tell of here, and those that flushes need not. */
 	uint64_t losses_synced, losses_flushed;
 };

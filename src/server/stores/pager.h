@@ -22,7 +22,7 @@
 
 #include "server/data/progress.h"
 #include "server/data/stage.h"
-#include "server/stores/cache.h"
+#include "memory/cache.h"
 
 #define PAGES_BYTES (UINT64_C(48) << 20) /* of all zones of a store */
 

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <afar/cache.h>
 #include <afar/file.h>
 
 #include "lib/api/api.h"
@@ -32,6 +33,7 @@
 static struct user {
 	struct afar_session *session;
 	struct afar_fs *fs;
+	struct afar_cache *cache;
 } users[2]; /* the first one keeps files */
 static uint64_t root;
 
@@ -45,10 +47,12 @@ static void open_user(struct user *user, uint32_t timeout_ms)
 
 	assert_int_equal(afar_session_open(cluster_uri(cluster), &options, &user->session), 0);
 	assert_int_equal(afar_fs_open(user->session, "kept", NULL, &user->fs), 0);
+	assert_int_equal(afar_cache_open(user->session, 64 * KIB, &user->cache), 0);
 }
 
 static void close_user(struct user *user)
 {
+	assert_int_equal(afar_cache_close(user->cache), 0);
 	assert_int_equal(afar_fs_close(user->fs), 0);
 	assert_int_equal(afar_session_close(user->session), 0);
 }
@@ -110,6 +114,21 @@ static uint64_t make(struct afar_fs *fs, const char *name, const char *text)
 	return stat.ino;
 }
 
+/* Nobody writes it meanwhile: it has the same bytes through the user's cache, whether these come from there or not. */
+static void expect_cached(struct afar_fs *fs, struct afar_file *file, const char *text)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		char cached[TEXT_MAX];
+		ssize_t length;
+
+		if (users[i].fs != fs)
+			continue;
+		length = afar_cache_read_file(users[i].cache, file, cached, TEXT_MAX - 1, 0);
+		assert_int_equal(length, strlen(text));
+		assert_memory_equal(cached, text, (size_t)length);
+	}
+}
+
 /* Returns 0, or why it cannot be opened, read or closed. */
 static int read_text(struct afar_fs *fs, const struct afar_who *who, uint64_t ino,
 		     char text[TEXT_MAX])
@@ -122,6 +141,8 @@ static int read_text(struct afar_fs *fs, const struct afar_who *who, uint64_t in
 		return ret;
 	length = afar_file_pread(file, text, TEXT_MAX - 1, 0);
 	text[length > 0 ? length : 0] = '\0';
+	if (length >= 0)
+		expect_cached(fs, file, text);
 	closed = afar_file_close(file);
 	return length < 0 ? (int)length : closed;
 }
@@ -197,6 +218,31 @@ static void test_while_the_manager_stands(void **state)
 	}
 	assert_int_not_equal(nr_good, 0);
 	close_user(&user);
+}
+
+/* Its page comes from the cache as long as nobody has it open to write. */
+static void test_from_a_cache(void **state)
+{
+	const uint64_t ino = make(users[1].fs, "f", "hello");
+	struct afar_cache_stat before = {.size = sizeof(before)}, after = before;
+	struct afar_file *file;
+
+	(void)state;
+	do {
+		assert_int_equal(afar_cache_stat(users[0].cache, &before), 0);
+		keep(users[0].fs, ino);
+		assert_int_equal(afar_cache_stat(users[0].cache, &after), 0);
+	} while (after.nr_hits == before.nr_hits);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(afar_file_open(users[i].fs, &superuser, ino, O_RDWR, &file), 0);
+		assert_int_equal(afar_cache_stat(users[0].cache, &before), 0);
+		expect_text(users[0].fs, ino, "hello");
+		assert_int_equal(afar_cache_stat(users[0].cache, &after), 0);
+		assert_int_equal(after.nr_hits, before.nr_hits);
+		assert_int_equal(after.nr_misses, before.nr_misses);
+		assert_int_equal(after.nr_past, before.nr_past + 1);
+		assert_int_equal(afar_file_close(file), 0);
+	}
 }
 
 /* ---- One change after the other. `fs` makes it; the file is kept in the first session. */
@@ -497,6 +543,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		KEPT_TEST(test_while_the_manager_stands),
+		KEPT_TEST(test_from_a_cache),
 		KEPT_TEST(test_changed_elsewhere),
 		KEPT_TEST(test_changed_here),
 		KEPT_TEST(test_at_random),

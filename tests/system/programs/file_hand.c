@@ -14,12 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <afar/cache.h>
 #include <afar/file.h>
 
 #define SLOTS	  16U
 #define NAMES_MAX 256U
 
 static struct afar_fs *fs;
+static struct afar_cache *cache;
 static uint64_t root;
 static struct afar_file *files[SLOTS];
 
@@ -65,10 +67,14 @@ static int64_t do_close(const char *a, const char *b, const char *c)
 	return ret;
 }
 
+/* Through the cache each other time. */
 static int64_t do_read(const char *a, const char *b, const char *c)
 {
+	static unsigned nr;
+	const uint64_t at = strtoull(b, NULL, 10);
 	uint64_t value = 0;
-	ssize_t ret = afar_file_pread(*slot_of(a), &value, sizeof(value), strtoull(b, NULL, 10));
+	ssize_t ret = nr++ % 2 ? afar_cache_read_file(cache, *slot_of(a), &value, sizeof(value), at)
+			       : afar_file_pread(*slot_of(a), &value, sizeof(value), at);
 
 	(void)c;
 	return ret < 0 ? ret : (int64_t)value;
@@ -167,7 +173,7 @@ int main(int argc, char **argv)
 	if (argc != 2)
 		return 2;
 	if (afar_session_open(NULL, NULL, &session) || afar_fs_open(session, argv[1], NULL, &fs) ||
-	    afar_fs_stat(fs, &stat))
+	    afar_fs_stat(fs, &stat) || afar_cache_open(session, 1 << 20, &cache))
 		die("open the file system");
 	root = stat.root;
 	while (fgets(line, sizeof(line), stdin)) {
@@ -179,7 +185,7 @@ int main(int argc, char **argv)
 	for (unsigned i = 0; i < SLOTS; i++)
 		if (files[i] && afar_file_close(files[i]))
 			die("close a file");
-	if (afar_fs_close(fs) || afar_session_close(session))
+	if (afar_cache_close(cache) || afar_fs_close(fs) || afar_session_close(session))
 		die("close the file system");
 	return 0;
 }

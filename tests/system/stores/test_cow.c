@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include <afar/cache.h>
 #include <afar/cow.h>
 
 #include "lib/api/api.h"
@@ -59,6 +60,17 @@ static void expect_bytes(struct afar_region *region, const uint8_t *bytes)
 			fail_msg("version %llu: byte %llu is %u, not %u",
 				 (unsigned long long)afar_region_version(region),
 				 (unsigned long long)i, got[i], bytes[i]);
+}
+
+/* Likewise through a cache that has no room for all of it. */
+static void expect_cached(struct afar_cache *cache, struct afar_region *region,
+			  const uint8_t *bytes)
+{
+	static uint8_t got[LENGTH];
+
+	memset(got, 0xee, LENGTH);
+	assert_int_equal(afar_cache_read(cache, region, got, LENGTH, 0), LENGTH);
+	assert_memory_equal(got, bytes, LENGTH);
 }
 
 static uint64_t allocated(struct afar_namespace *ns)
@@ -150,29 +162,37 @@ static void test_random_versions(void **state)
 	struct afar_namespace *ns = make_space("random", 16 * MIB);
 	struct afar_region *writer = make_region(ns);
 	struct view readers[NR_READERS];
+	struct afar_cache *caches[NR_READERS];
 	uint64_t nr = test_effort(40, 400, 10000), newest;
 
 	(void)state;
 	srandom(7);
 	memset(now, 0, LENGTH);
 	memset(seen, 0, sizeof(seen));
-	for (unsigned i = 0; i < NR_READERS; i++)
+	for (unsigned i = 0; i < NR_READERS; i++) {
 		open_view(&readers[i], "random", "r");
+		assert_int_equal(afar_cache_open(readers[i].session, LENGTH / 2, &caches[i]), 0);
+	}
 	for (uint64_t i = 0; i < nr; i++) {
 		unsigned some = (unsigned)random() % NR_READERS;
 
 		make_version(writer, i % 5 != 4);
-		for (unsigned j = 0; j < NR_READERS; j++)
+		for (unsigned j = 0; j < NR_READERS; j++) {
 			expect_bytes(readers[j].region, seen[j]);
+			expect_cached(caches[j], readers[j].region, seen[j]);
+		}
 		assert_int_equal(afar_region_newest(readers[some].region, &newest), 0);
 		assert_int_equal(newest, afar_region_version(writer));
 		assert_int_equal(afar_region_refresh(readers[some].region), 0);
 		assert_int_equal(afar_region_version(readers[some].region), newest);
 		memcpy(seen[some], now, LENGTH);
 		expect_bytes(readers[some].region, now);
+		expect_cached(caches[some], readers[some].region, now);
 	}
-	for (unsigned i = 0; i < NR_READERS; i++)
+	for (unsigned i = 0; i < NR_READERS; i++) {
+		assert_int_equal(afar_cache_close(caches[i]), 0);
 		close_view(&readers[i]);
+	}
 	drop_region(writer);
 	await_allocated(ns, 0);
 	drop_namespace(ns, "random");

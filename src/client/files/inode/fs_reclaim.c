@@ -35,6 +35,7 @@ struct fs_hold *fs_hold_new(struct file_inode *inode, uint64_t handle, uint32_t 
 	pthread_mutex_lock(&inode->fs->lock);
 	cds_list_add_tail(&hold->node, &inode->fs->holds);
 	inode->nr_writers += !!(access & W_OK);
+	inode->fs->nr_writings[inode->ino % FS_BUCKETS] += !!(access & W_OK);
 	pthread_mutex_unlock(&inode->fs->lock);
 	return hold;
 }

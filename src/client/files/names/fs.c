@@ -185,10 +185,12 @@ PUBLIC_CALL(int, afar_fs_delete, (struct afar_session *session, const char *name
 
 static struct afar_fs *fs_new(struct afar_namespace *ns, const struct afar_fs_options *options)
 {
+	static _Atomic uint64_t nr_instances;
 	struct afar_fs *fs = handle_new(HANDLE_FS, sizeof(*fs));
 
 	if (!fs)
 		return NULL;
+	fs->instance = atomic_fetch_add(&nr_instances, 1) + 1;
 	fs->ns = ns;
 	fs->is_read_only = options->flags & AFAR_FS_READ_ONLY;
 	fs->retry_ns = (uint64_t)options->retry_ms * 1000000U;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The pages of a store that are kept in memory: a table of frames, each with a block of 4 KiB. It says
- * who has to read a block, and who waits for it. It does no I/O, and knows no layer. The pager asks
- * it for reads (pager_cached.c). One thread, without a lock.
+ * Pages that are kept in memory, of a store or by a program: a table of frames, each with a block of 4 KiB. It says
+ * who has to read a block, and who waits for it. It does no I/O, and knows no layer. A store's pager asks
+ * it for reads (pager_cached.c), and so does client/cache. It has no lock.
  *
  *	EMPTY -> FILLING -> VALID -> RETIRED -> EMPTY
  *
@@ -19,8 +19,8 @@
  * of the logarithm of its uses, and sinks when it was not used for long. The uses of blocks that
  * went are remembered for a while (cache_history.h).
  */
-#ifndef SERVER_CACHE_H
-#define SERVER_CACHE_H
+#ifndef MEMORY_CACHE_H
+#define MEMORY_CACHE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The table of frames, its changes and its queues. Called by the store's files; owns the frames, and
  * not their memory. */
-#include "server/stores/cache.h"
+#include "memory/cache.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
-#include "server/stores/cache_history.h"
+#include "memory/cache_history.h"
 
 #define LONG_CHANGE  1024U /* blocks; those of more are in a list, and not counted by block */
 #define CHANGING_MIN 16384U

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "lib/base/effort.h"
-#include "server/stores/cache.h"
+#include "memory/cache.h"
 #include "unit/group.h"
 
 #define NR_RANGES  2U

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How often blocks were used that the cache has no frame of any more. The oldest are forgotten first.
  * Called by cache.c. */
-#ifndef SERVER_CACHE_HISTORY_H
-#define SERVER_CACHE_HISTORY_H
+#ifndef MEMORY_CACHE_HISTORY_H
+#define MEMORY_CACHE_HISTORY_H
 
 #include <stdint.h>
 

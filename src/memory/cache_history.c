@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A ring of blocks, and a hash table over its places. */
-#include "server/stores/cache_history.h"
+#include "memory/cache_history.h"
 
 #include <stdlib.h>
 
