@@ -176,7 +176,7 @@ void fs_tell_closings(struct afar_session *session, const Afar__FileRevoke *ask,
 
 struct telling {
 	struct afar_session *session;
-	uint64_t fs, ino;
+	uint64_t fs, ino, number;
 };
 
 /* The file system may have been closed meanwhile. */
@@ -194,7 +194,7 @@ static void end_telling(void *argument, const Afar__Frame *frame, int status)
 	pthread_mutex_lock(&session->lock);
 	cds_list_for_each_entry (fs, &session->file_systems, node)
 		if (fs->ns->number == telling->fs)
-			inode_end_telling(fs, telling->ino, is_told);
+			inode_end_telling(fs, telling->ino, telling->number, is_told);
 	pthread_mutex_unlock(&session->lock);
 	free(telling);
 }
@@ -213,7 +213,7 @@ static void tell_written(struct afar_fs *fs, uint64_t ino)
 		free(telling);
 		return;
 	}
-	*telling = (struct telling){fs->ns->session, fs->ns->number, ino};
+	*telling = (struct telling){fs->ns->session, fs->ns->number, ino, message.number};
 	operation.what_case = AFAR__FILE_HOLD__WHAT_END;
 	operation.end = &message;
 	hold.fs = fs->ns->number;
@@ -221,7 +221,7 @@ static void tell_written(struct afar_fs *fs, uint64_t ino)
 	hold.n_operations = 1;
 	if (session_tell_then(fs->ns->session, RPC_REQUEST(FILES_HOLD, files_hold, &hold),
 			      end_telling, telling)) {
-		inode_end_telling(fs, ino, false);
+		inode_end_telling(fs, ino, message.number, false);
 		free(telling);
 		return;
 	}
