@@ -179,16 +179,22 @@ struct telling {
 	uint64_t fs, ino, number;
 };
 
+/* -ESTALE: it was made shorter after that write, which has moved the time, too. */
+static bool is_answered(const Afar__Reply *reply)
+{
+	return reply && reply->status == 0 &&
+	       reply->result_case == AFAR__REPLY__RESULT_FILE_RESULTS &&
+	       reply->file_results->n_results == 1 &&
+	       (reply->file_results->results[0]->status == 0 ||
+		reply->file_results->results[0]->status == -ESTALE);
+}
+
 /* The file system may have been closed meanwhile. */
 static void end_telling(void *argument, const Afar__Frame *frame, int status)
 {
-	const Afar__Reply *reply = frame ? frame->reply : NULL;
 	struct telling *telling = argument;
 	struct afar_session *session = telling->session;
-	bool is_told = status == 0 && reply && reply->status == 0 &&
-		       reply->result_case == AFAR__REPLY__RESULT_FILE_RESULTS &&
-		       reply->file_results->n_results == 1 &&
-		       reply->file_results->results[0]->status == 0;
+	bool is_told = status == 0 && frame && is_answered(frame->reply);
 	struct afar_fs *fs;
 
 	pthread_mutex_lock(&session->lock);
