@@ -54,6 +54,8 @@ void pages_drop_and_answer(struct mount *mount, struct pages *pages, fuse_req_t 
 			   const struct afar_file_stat *stat, pages_answer *tell);
 /* Call it first: afar_fs_keep_quiet(), in a session. */
 void pages_renew_by(int64_t (*keep_quiet)(struct mount *mount, uint64_t ino));
+/* Has the kernel drop what it has of an inode, when it does. */
+void pages_drop_again(struct mount *mount, uint64_t ino);
 /* For the library: afar_fs_drop. */
 void pages_drop(void *mount, uint64_t ino, struct afar_drop *drop);
 
