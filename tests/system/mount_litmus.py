@@ -164,8 +164,12 @@ class World:
 
     def see_page(self, reader, page, slots):
         for slot in slots:
+            began = time.monotonic()
             got = reader.read(slot, page * PAGE)
-            self.see("page %d through descriptor %d of %s" % (page, slot, reader), got, self.pages[page])
+            took_s = time.monotonic() - began
+            if got != self.pages[page]:
+                again = "%d after %.3f s, then %d, of %d bytes" % (got, took_s, reader.read(slot, page * PAGE), reader.size(self.name))
+                self.see("page %d through descriptor %d of %s" % (page, slot, reader), again, self.pages[page])
 
     def see_anew(self, reader, page):
         reader.open(ANEW, self.name, "r")

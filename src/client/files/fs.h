@@ -324,7 +324,8 @@ void inode_touch_again(struct afar_fs *fs, uint64_t ino);
  * whether that is so, and what to tell. The inode may be closed meanwhile. */
 bool inode_begin_telling(struct afar_fs *fs, uint64_t ino, Afar__FileEnd *message,
 			 int64_t *written_at);
-void inode_end_telling(struct afar_fs *fs, uint64_t ino, bool is_told);
+/* `number`: the message's. */
+void inode_end_telling(struct afar_fs *fs, uint64_t ino, uint64_t number, bool is_told);
 /* Returns whether its attributes may change though the program calls nothing more. The manager has to be told of a write, or gets spare room
  * back. */
 bool inode_is_changing(struct afar_fs *fs, uint64_t ino);

@@ -49,8 +49,9 @@ void do_getattr(fuse_req_t req, fuse_ino_t node, struct fuse_file_info *info)
 		answer(req, ret);
 		return;
 	}
-	seconds = lease_give(mount, &stat);
+	seconds = lease_in_time(lease_give(mount, &stat));
 	answer_attributes_for(req, &stat, seconds);
+	lease_given(mount, stat.ino, seconds);
 }
 
 static unsigned mask_of(int mask)

@@ -226,13 +226,15 @@ static int64_t stat_to_read(struct mount *mount, struct open_file *open, struct 
 /* The time may be one that the kernel was told before: then it does not answer programs from that. */
 static void answer_good(fuse_req_t req, struct afar_file_stat *stat)
 {
+	struct mount *mount = mount_of(req);
 	const int64_t mtime = stat->mtime;
-	double seconds = lease_give(mount_of(req), stat);
+	double seconds = lease_in_time(lease_give(mount, stat));
 
 	if (stat->mtime != mtime)
 		seconds = 0;
 	stat->mtime = mtime;
 	answer_attributes_for(req, stat, seconds);
+	lease_given(mount, stat->ino, seconds);
 }
 
 void do_getattr_to_read(fuse_req_t req, const struct fuse_file_info *info)

@@ -20,6 +20,11 @@ struct mount;
 
 /* Returns for how many seconds the kernel may answer from attributes. `stat` becomes what is known now, if that is more than 0. */
 double lease_give(struct mount *mount, struct afar_file_stat *stat);
+/* Likewise, by the thread that has called that, right before it tells the kernel: 0 if that comes late, because the thread was kept waiting. Others may have
+ * had the inode dropped meanwhile, when the lease should have been over. */
+double lease_in_time(double seconds);
+/* The kernel was told. If that came late, it is told to drop it. */
+void lease_given(struct mount *mount, uint64_t ino, double seconds);
 /* leases.c: the table */
 
 /* Notes that the kernel is about to get one. False: its place in the table is another inode's, or it gets none. */

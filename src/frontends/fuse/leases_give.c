@@ -25,14 +25,37 @@ static int keep(struct mount *mount, uint64_t ino, struct afar_file_stat *out)
 	return left_ms;
 }
 
+#define LATE_MS 50U /* as the library expects */
+
+static _Thread_local uint64_t
+	given_at; /* the thread's last lease; ms. 0: none that others may end */
+
+static bool is_late(double seconds)
+{
+	return seconds > 0 && given_at != 0 && pages_now_ms() > given_at + LATE_MS;
+}
+
+double lease_in_time(double seconds)
+{
+	return is_late(seconds) ? 0 : seconds;
+}
+
+void lease_given(struct mount *mount, uint64_t ino, double seconds)
+{
+	if (is_late(seconds) && lease_note(ino))
+		pages_drop_again(mount, ino);
+}
+
 double lease_give(struct mount *mount, struct afar_file_stat *stat)
 {
 	struct afar_file_stat now = {.size = sizeof(now)};
 	uint64_t since;
 	int left_ms;
 
+	given_at = 0;
 	if (mount->options->age_s > 0)
 		return mount->options->age_s;
+	given_at = pages_now_ms();
 	if (mount->options->is_direct)
 		return 0;
 	since = pages_quiet_since(mount, stat->ino);

@@ -63,6 +63,7 @@ static void answer_entry(fuse_req_t req, int64_t ret, const struct afar_file_sta
 /* Likewise, and the kernel may answer from the attributes for as long as leases.h says. */
 static void answer_found(fuse_req_t req, int64_t ret, struct afar_file_stat *stat)
 {
+	struct mount *mount = mount_of(req);
 	struct fuse_entry_param entry;
 	double seconds;
 
@@ -70,10 +71,11 @@ static void answer_found(fuse_req_t req, int64_t ret, struct afar_file_stat *sta
 		answer(req, ret);
 		return;
 	}
-	seconds = lease_give(mount_of(req), stat);
-	fill_entry(mount_of(req), stat, &entry);
-	entry.attr_timeout = seconds;
+	seconds = lease_give(mount, stat);
+	fill_entry(mount, stat, &entry);
+	entry.attr_timeout = seconds = lease_in_time(seconds);
 	reply_entry(req, &entry);
+	lease_given(mount, stat->ino, seconds);
 }
 
 void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)

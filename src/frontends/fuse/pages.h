@@ -51,6 +51,8 @@ bool pages_may_lease(struct mount *mount, uint64_t ino, uint64_t since);
 /* Has pages dropped, and answers a request with attributes then. */
 void pages_drop_and_answer(struct mount *mount, struct pages *pages, fuse_req_t req,
 			   const struct afar_file_stat *stat);
+/* Has the kernel drop what it has of an inode, when it does. */
+void pages_drop_again(struct mount *mount, uint64_t ino);
 /* For the library: afar_fs_drop. */
 void pages_drop(void *mount, uint64_t ino, struct afar_drop *drop);
 

@@ -190,6 +190,21 @@ void pages_drop_and_answer(struct mount *mount, struct pages *pages, fuse_req_t 
 		answer(req, -ENOMEM);
 }
 
+void pages_drop_again(struct mount *mount, uint64_t ino)
+{
+	struct pages *pages;
+
+	pthread_mutex_lock(&pages_mutex);
+	pages_serve(mount);
+	pages = pages_threads.serving ? pages_get(ino) : NULL;
+	if (pages) {
+		if (pages->is_closed)
+			pages_set_closed(pages, false);
+		drops_add(pages, NULL);
+	}
+	pthread_mutex_unlock(&pages_mutex);
+}
+
 /* Returns whether that waits for the kernel. The mutex is held. */
 static bool add_drop(struct mount *mount, uint64_t ino, struct afar_drop *drop, bool is_leased)
 {

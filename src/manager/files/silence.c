@@ -40,7 +40,9 @@ void silence_asked(struct fs *fs, struct delegate *delegate, uint64_t number)
 {
 	bool is_first = delegate->answered >= delegate->asked;
 
-	delegate->asked = number;
+	/* Questions of several kinds grow side by side. */
+	if (number > delegate->asked)
+		delegate->asked = number;
 	if (is_first)
 		begin_owing(fs, delegate);
 }

@@ -42,7 +42,8 @@ static int (*meanwhile_hold)(const Afar__FileHold *operation);
 static int (*meanwhile_change)(Afar__FileChange **operations, unsigned nr, struct fs_answer *out);
 static int (*meanwhile_look)(struct fs_answer *out);
 static int (*meanwhile_transfer)(void);
-static sem_t *waits; /* threads that are about to wait */
+static const int *tell_status; /* of the answer */
+static sem_t *waits;	       /* threads that are about to wait */
 
 int __real_target_sync(struct afar_target *target);
 int __wrap_target_sync(struct afar_target *target);
@@ -52,6 +53,31 @@ int __real_fs_hold_one(struct afar_fs *of, const struct fs_who *who, Afar__FileH
 		       struct fs_answer *out);
 int __wrap_fs_hold_one(struct afar_fs *of, const struct fs_who *who, Afar__FileHold *operation,
 		       struct fs_answer *out);
+
+int __real_session_tell_then(struct afar_session *to, Afar__Request *request, rpc_done *done,
+			     void *argument);
+int __wrap_session_tell_then(struct afar_session *to, Afar__Request *request, rpc_done *done,
+			     void *argument);
+
+int __wrap_session_tell_then(struct afar_session *to, Afar__Request *request, rpc_done *done,
+			     void *argument)
+{
+	Afar__FileResult result = AFAR__FILE_RESULT__INIT, *list = &result;
+	Afar__FileResults results = AFAR__FILE_RESULTS__INIT;
+	Afar__Reply reply = AFAR__REPLY__INIT;
+	Afar__Frame frame = AFAR__FRAME__INIT;
+
+	if (!tell_status)
+		return __real_session_tell_then(to, request, done, argument);
+	result.status = *tell_status;
+	results.results = &list;
+	results.n_results = 1;
+	reply.result_case = AFAR__REPLY__RESULT_FILE_RESULTS;
+	reply.file_results = &results;
+	frame.reply = &reply;
+	done(argument, &frame, 0);
+	return 0;
+}
 
 int __wrap_target_sync(struct afar_target *target)
 {
@@ -435,16 +461,26 @@ static void commits_times_that_the_manager_may_not_know(void **state)
 	assert_int_equal(unless_told, first);
 	inode_touch(&inode);
 	assert_true(inode_begin_telling(&fs, INO, &message, &at));
-	inode_end_telling(&fs, INO, false);
+	inode_end_telling(&fs, INO, message.number, false);
 	assert_int_equal(file_commit(&shared), 0);
 	assert_int_equal(nr_written, 2);
 	assert_true(message.number > first);
 	assert_int_equal(unless_told, 0);
 	inode_touch(&inode);
 	assert_true(inode_begin_telling(&fs, INO, &message, &at));
-	inode_end_telling(&fs, INO, true);
+	inode_end_telling(&fs, INO, message.number, true);
 	assert_int_equal(file_commit(&shared), 0);
 	assert_int_equal(nr_written, 2);
+	/* The answer comes late, and says nothing of a write after that. */
+	inode_touch(&inode);
+	assert_true(inode_begin_telling(&fs, INO, &message, &at));
+	first = message.number;
+	inode_touch(&inode);
+	assert_true(inode_begin_telling(&fs, INO, &message, &at));
+	inode_end_telling(&fs, INO, first, true);
+	inode_end_telling(&fs, INO, message.number, false);
+	assert_int_equal(file_commit(&shared), 0);
+	assert_int_equal(nr_written, 3);
 }
 
 /* The manager does not know yet when it was written, so a program that asks is told by us. */
@@ -552,6 +588,24 @@ static void answers_when_commits_have_ended(void **state)
 	begin_asking();
 	meanwhile_hold = end_asked_meanwhile;
 	assert_int_equal(inode_tell_end(&inode, 100, LAYOUT), 0);
+	end_asking(1);
+}
+
+/* Another session has made it shorter, and sets a time. That stays. */
+static void counts_no_write_before_a_cut(void **state)
+{
+	const int stale = -ESTALE;
+
+	(void)state;
+	begin_asking();
+	meanwhile_change = count_written;
+	nr_written = 0;
+	inode_touch(&inode);
+	tell_status = &stale;
+	ask_times();
+	tell_status = NULL;
+	assert_int_equal(file_commit(&shared), 0);
+	assert_int_equal(nr_written, 0);
 	end_asking(1);
 }
 
@@ -761,6 +815,7 @@ TEST_GROUP(files_meanwhile)
 		MEANWHILE_TEST(commits_times_that_the_manager_may_not_know),
 		MEANWHILE_TEST(tells_times_that_are_being_committed),
 		MEANWHILE_TEST(answers_when_commits_have_ended),
+		MEANWHILE_TEST(counts_no_write_before_a_cut),
 		MEANWHILE_TEST(awaits_no_commits_that_begin_later),
 		MEANWHILE_TEST(forgets_what_may_have_been_truncated),
 		MEANWHILE_TEST(forgets_what_may_have_been_punched),

@@ -475,9 +475,18 @@ bool inode_begin_telling(struct afar_fs *fs, uint64_t ino, Afar__FileEnd *messag
 	return is_begun;
 }
 
-void inode_end_telling(struct afar_fs *fs, uint64_t ino, bool is_told)
+void inode_end_telling(struct afar_fs *fs, uint64_t ino, uint64_t number, bool is_told)
 {
-	change_touched(fs, ino, INODE_TELLING, is_told ? INODE_TOLD : INODE_UNTOLD);
+	enum inode_touched telling = INODE_TELLING;
+	struct file_inode *inode;
+
+	pthread_mutex_lock(&fs->lock);
+	inode = inode_cached(fs, ino);
+	/* Else it was written again, and that is being told. */
+	if (inode && atomic_load(&inode->telling) == number)
+		atomic_compare_exchange_strong(&inode->touched, &telling,
+					       is_told ? INODE_TOLD : INODE_UNTOLD);
+	pthread_mutex_unlock(&fs->lock);
 }
 
 /* Returns whether it was written, and the manager may not know when. The fs's lock is held. */

@@ -176,25 +176,31 @@ void fs_tell_closings(struct afar_session *session, const Afar__FileRevoke *ask,
 
 struct telling {
 	struct afar_session *session;
-	uint64_t fs, ino;
+	uint64_t fs, ino, number;
 };
+
+/* -ESTALE: it was made shorter after that write, which has moved the time, too. */
+static bool is_answered(const Afar__Reply *reply)
+{
+	return reply && reply->status == 0 &&
+	       reply->result_case == AFAR__REPLY__RESULT_FILE_RESULTS &&
+	       reply->file_results->n_results == 1 &&
+	       (reply->file_results->results[0]->status == 0 ||
+		reply->file_results->results[0]->status == -ESTALE);
+}
 
 /* The file system may have been closed meanwhile. */
 static void end_telling(void *argument, const Afar__Frame *frame, int status)
 {
-	const Afar__Reply *reply = frame ? frame->reply : NULL;
 	struct telling *telling = argument;
 	struct afar_session *session = telling->session;
-	bool is_told = status == 0 && reply && reply->status == 0 &&
-		       reply->result_case == AFAR__REPLY__RESULT_FILE_RESULTS &&
-		       reply->file_results->n_results == 1 &&
-		       reply->file_results->results[0]->status == 0;
+	bool is_told = status == 0 && frame && is_answered(frame->reply);
 	struct afar_fs *fs;
 
 	pthread_mutex_lock(&session->lock);
 	cds_list_for_each_entry (fs, &session->file_systems, node)
 		if (fs->ns->number == telling->fs)
-			inode_end_telling(fs, telling->ino, is_told);
+			inode_end_telling(fs, telling->ino, telling->number, is_told);
 	pthread_mutex_unlock(&session->lock);
 	free(telling);
 }
@@ -213,7 +219,7 @@ static void tell_written(struct afar_fs *fs, uint64_t ino)
 		free(telling);
 		return;
 	}
-	*telling = (struct telling){fs->ns->session, fs->ns->number, ino};
+	*telling = (struct telling){fs->ns->session, fs->ns->number, ino, message.number};
 	operation.what_case = AFAR__FILE_HOLD__WHAT_END;
 	operation.end = &message;
 	hold.fs = fs->ns->number;
@@ -221,7 +227,7 @@ static void tell_written(struct afar_fs *fs, uint64_t ino)
 	hold.n_operations = 1;
 	if (session_tell_then(fs->ns->session, RPC_REQUEST(FILES_HOLD, files_hold, &hold),
 			      end_telling, telling)) {
-		inode_end_telling(fs, ino, false);
+		inode_end_telling(fs, ino, message.number, false);
 		free(telling);
 		return;
 	}

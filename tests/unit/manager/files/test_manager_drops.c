@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "manager/files/holds.h"
 #include "rpc/capability.h"
 #include "rpc/delegation.h"
 #include "unit/group.h"
@@ -150,6 +151,33 @@ static void test_a_message_for_a_batch(void **state)
 	drop(must(&client, request));
 	assert_int_equal(fixture.nr_revokes, 4);
 	assert_int_equal(fixture.nr_revoke_calls, 2);
+}
+
+/* A question that is answered says nothing of one of another kind, which was begun after it, and sent with it. */
+static void test_who_answers_one_kind_owes_the_other(void **state)
+{
+	const uint64_t third = must_make(ROOT, "h", S_IFREG | 0644);
+	Afar__Request *request = ask_delegated(ROOT);
+	Afar__Reply *opened;
+
+	(void)state;
+	request->files_look->takes_many = true;
+	OTHER_DO(request, 0);
+	OTHER_DO(ask_file_open(file, 1), 0);
+	OTHER_DO(ask_file_open(second, 2), 0);
+	OTHER_DO(ask_keep(third, 3), 0);
+	request = ask_keep(file, 1);
+	add_operations(request, ask_file_open(third, 2));
+	add_operations(request, ask_keep(second, 3));
+	fixture.nr_revoke_calls = 0;
+	fixture.silent_ino = third;
+	file_send(&client, request, &opened);
+	fixture_pump(&fixture);
+	assert_int_equal(fixture.nr_revoke_calls, 1);
+	assert_true(silence_next(fs_of()) != CORE_NEVER);
+	fixture_advance(&fixture, DELEGATION_KEPT_MS);
+	fixture.silent_ino = 0;
+	expect_answer(opened, 0, NULL);
 }
 
 /* ---- Making files shorter */
@@ -422,6 +450,7 @@ TEST_GROUP(manager_drops)
 		DROPS_TEST(test_refused_openings_ask_nobody),
 		DROPS_TEST(test_refused_changes_ask_nobody),
 		DROPS_TEST(test_a_message_for_a_batch),
+		DROPS_TEST(test_who_answers_one_kind_owes_the_other),
 		DROPS_TEST(test_dropped_before_it_is_given_up),
 		DROPS_TEST(test_given_up_anew),
 		DROPS_TEST(test_set_times_stay_when_writers_close),
