@@ -29,7 +29,7 @@
 #define LAYOUT	5U
 #define NR_LATE 2U /* threads that sync while another one's sync runs */
 
-static struct afar_session session;
+static struct afar_session session = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static struct afar_namespace ns = {.session = &session};
 static struct afar_region pool;
 static struct afar_fs fs;
@@ -521,7 +521,6 @@ static int commit_status;
 static void begin_asking(void)
 {
 	begin_making(false);
-	pthread_mutex_init(&session.lock, NULL);
 	CDS_INIT_LIST_HEAD(&session.file_systems);
 	cds_list_add(&fs.node, &session.file_systems);
 	inode.ino = INO;
@@ -534,7 +533,6 @@ static void end_asking(unsigned nr_replies)
 {
 	fs_await_recalls(&fs);
 	assert_int_equal(nr_session_replies, nr_replies);
-	pthread_mutex_destroy(&session.lock);
 }
 
 static void ask_times(void)
