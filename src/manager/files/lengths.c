@@ -15,6 +15,10 @@
 	256U /* 1 MiB, or an eighth of what is written: so much a write into a hole gets at once */
 #define UNWRITTEN_UNITS_MIN \
 	4096U /* 16 MiB, or what is written: so much it may have of what writers give back */
+#define SPARSE \
+	64U /* or so many times what is written: in any order, each 16th unit then asks seldom */
+#define SPARSE_UNITS_MAX \
+	262144U /* up to 1 GiB: writers may give less than that back, if it is in many parts */
 #define RANGES_MAX 4096U /* of one wish */
 
 static uint64_t units_up(uint64_t bytes)
@@ -137,6 +141,14 @@ static uint64_t units_left(const struct fs *fs)
 	return smaller(limits_room(fs), fs->space.free_bytes / FILE_UNIT);
 }
 
+/* Returns how many others would still find, who make the pool larger if they have to. */
+static uint64_t units_for_others(const struct fs *fs)
+{
+	uint64_t bytes = fs->space.free_bytes + files_room(fs_core(fs), fs_namespace(fs));
+
+	return smaller(limits_room(fs), bytes / FILE_UNIT);
+}
+
 /* Returns how many units more a file may have that nobody has written. They count until somebody says that he has, the file is
  * emptied, or the manager forgets it. A writer who gives nothing back gets less. One who does must leave enough for others
  * meanwhile. */
@@ -145,8 +157,13 @@ static uint64_t unwritten_max(const struct file *file, bool gives_back)
 	const struct inode *inode = file->inode;
 	uint64_t max = clamp(inode_asked_units(inode) / 8, AHEAD_UNITS_MIN, AHEAD_UNITS_MAX);
 
-	if (gives_back)
-		max = clamp(written_units(inode), UNWRITTEN_UNITS_MIN, units_left(file->fs) / 8);
+	if (gives_back) {
+		uint64_t written = written_units(inode);
+		uint64_t sparse = smaller(written * SPARSE, SPARSE_UNITS_MAX);
+
+		max = clamp(written > sparse ? written : sparse, UNWRITTEN_UNITS_MIN,
+			    units_for_others(file->fs) / 8);
+	}
 	return max > inode->nr_behind ? max - inode->nr_behind : 0;
 }
 
@@ -249,7 +266,7 @@ static void limit_around(struct filling *filling, uint64_t missing)
 	if (wish->is_exact || !wish->gives_back || !pool_is_whole(fs) || room <= missing)
 		return;
 	filling->most = clamp(written / 8, AROUND_UNITS_MIN, AHEAD_UNITS_MAX);
-	filling->left = smaller(filling->most * wish->nr, written);
+	filling->left = smaller(filling->most * wish->nr, written * SPARSE);
 	filling->left = smaller(filling->left, unwritten_max(file, true));
 	filling->left = smaller(filling->left, room - missing);
 }
