@@ -260,7 +260,9 @@ static void limit_around(struct filling *filling, uint64_t missing)
 	const struct file *file = filling->file;
 	const struct file_wish *wish = filling->wish;
 	const struct fs *fs = file->fs;
-	uint64_t written = written_units(file->inode);
+	/* Each of a list gets as much as if those before it were written. */
+	uint64_t asked = wish->list[0].to - wish->list[0].from;
+	uint64_t written = written_units(file->inode) + (missing > asked ? missing - asked : 0);
 	uint64_t room = smaller(fs->space.longest / FILE_UNIT / 4, units_left(fs));
 
 	if (wish->is_exact || !wish->gives_back || !pool_is_whole(fs) || room <= missing)
@@ -291,13 +293,18 @@ static uint64_t end_of(const struct file_room *room)
 }
 
 /* Widens a part of the hole before run `at` to an aligned power of two around it. It stays within the hole, and behind the room
- * of the list so far. */
+ * of the list so far. Behind all runs, the hole ends where the list does, and the file gets room ahead there. */
 static struct units widen(struct filling *filling, size_t at, struct units part)
 {
-	const struct run *run = filling->file->runs->run;
-	uint64_t begin = at > 0 ? run[at - 1].unit + run[at - 1].nr : 0, end = run[at].unit;
+	const struct runs *runs = filling->file->runs;
+	const struct run *run = runs->run;
+	const struct units *last = &filling->wish->list[filling->wish->nr - 1];
+	uint64_t begin = at > 0 ? run[at - 1].unit + run[at - 1].nr : 0;
+	uint64_t end = at < runs->nr ? run[at].unit : last->from;
 	uint64_t max = smaller(filling->left, filling->most);
 
+	if (part.to > end)
+		return part;
 	begin = begin > end_of(filling->room) ? begin : end_of(filling->room);
 	for (uint64_t size = AHEAD_UNITS_MAX; size > 1; size /= 2) {
 		struct units wide = {part.from & ~(size - 1), (part.to + size - 1) & ~(size - 1)};
@@ -361,9 +368,7 @@ static int fill_range(struct filling *filling, struct units asked)
 			continue;
 		}
 		next = run && run->unit < asked.to ? run->unit : asked.to;
-		part = (struct units){from, next};
-		if (run)
-			part = widen(filling, at, part);
+		part = widen(filling, at, (struct units){from, next});
 		room.from = smaller(room.from, part.from);
 		room.to = part.to > room.to ? part.to : room.to;
 		ret = fill_hole(filling->file, &filling->growth, part, filling->wish->is_anywhere);
@@ -377,7 +382,8 @@ static int fill_holes(struct filling *filling)
 	const struct file_wish *wish = filling->wish;
 	struct file *file = filling->file;
 	uint64_t missing = 0, max;
-	int ret = 0;
+	/* Room around the ranges goes by the free room of the pool. */
+	int ret = pool_look(file->fs);
 
 	for (size_t i = 0; i < wish->nr; i++)
 		missing += count_missing(file->runs, wish->list[i].from, wish->list[i].to);
