@@ -100,6 +100,7 @@ static void test_bad_lists_are_refused(void **state)
 
 #define NR_RANGES 8U
 #define NR_BEFORE 60U
+#define NR_MORE	  1U /* too few for room around all of them */
 
 /* Within a limit of so many units, and the pool. */
 static void expect_all_or_none(uint64_t limit, int refusal)
@@ -116,14 +117,14 @@ static void expect_all_or_none(uint64_t limit, int refusal)
 	if (limit != 0)
 		EXPECT(&client, ask_limits((POOL_UNITS - free_units() + limit) * FILE_UNIT, 0), 0);
 	before = free_units();
-	numbers[2 * NR_RANGES - 1]++;
+	numbers[2 * NR_RANGES - 1] += NR_MORE + 1;
 	FILE_DO(giving_back(ask_ranges(file, numbers, 2 * NR_RANGES)), refusal);
 	assert_int_equal(free_units(), before);
 	/* The manager goes without room around them first. */
-	numbers[2 * NR_RANGES - 1]--;
+	numbers[2 * NR_RANGES - 1] -= NR_MORE + 1;
 	request = giving_back(ask_ranges(file, numbers, 2 * NR_RANGES));
 	FILE_DO(request, 0);
-	assert_int_equal(before - free_units(), 2 * NR_RANGES);
+	assert_true(before - free_units() >= 2 * NR_RANGES);
 	check_files();
 	FILE_DO(ask_size(file, 0), 0);
 	FILE_DO(ask_file_close(1), 0);
@@ -137,10 +138,10 @@ static void test_all_get_room_or_none(void **state)
 	uint64_t other_file = must_make(ROOT, "other", S_IFREG | 0644), left;
 
 	(void)state;
-	expect_all_or_none(2 * NR_RANGES, -EDQUOT);
+	expect_all_or_none(2 * NR_RANGES + NR_MORE, -EDQUOT);
 	/* Another file leaves so much. */
 	FILE_DO(ask_file_open(other_file, 2), 0);
-	left = NR_BEFORE + 2 * NR_RANGES;
+	left = NR_BEFORE + 2 * NR_RANGES + NR_MORE;
 	FILE_DO(exact(ask_extend(other_file, 0, (free_units() - left) * FILE_UNIT)), 0);
 	expect_all_or_none(0, -ENOSPC);
 	FILE_DO(ask_file_close(2), 0);
