@@ -9,5 +9,6 @@
 #define RPC_FEATURE_REPLACES 0x1U /* VolumeTakeOver.session, RegionOpen.after */
 #define RPC_FEATURE_KEPT \
 	0x2U /* a client may have files open that its programs have closed: FileRevoke */
+#define RPC_FEATURE_RANGES 0x4U /* FileExtend.ranges */
 
 #endif

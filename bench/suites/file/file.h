@@ -3,35 +3,18 @@
 #ifndef BENCH_FILE_H
 #define BENCH_FILE_H
 
-#include <afar/file.h>
-
-#include "harness/cluster.h"
+#include "harness/file_scene.h"
 #include "harness/harness.h"
-#include "harness/scene.h"
 
 #define KIB	     (UINT64_C(1) << 10)
 #define MIB	     (UINT64_C(1) << 20)
 #define NR_ROWS(row) ((unsigned)(sizeof(row) / sizeof((row)[0])))
-#define FILE_FS	     "files"
-
-/* Makes and opens a file system in the session's cluster. */
-int file_fs_open(struct afar_session *session, uint32_t tier, struct afar_fs **out);
-/* Makes one in a cluster, in a session for that alone. */
-int file_fs_make(const char *uri, uint32_t tier);
-/* Opens it for another session. */
-int file_fs_join(struct afar_session *session, struct afar_fs **out);
-/* Makes a file in the root directory and opens it. */
-int file_make(struct afar_fs *fs, const char *name, struct afar_file **out);
 
 extern const struct bench_stage file_stream_local_stage; /* file_stream.c */
 extern const struct bench_stage file_stream_tcp_stage;
-extern const struct bench_stage file_tiles_stage;	/* file_tiles.c */
-extern const struct bench_stage file_create_stage;	/* file_create.c */
-extern const struct bench_stage file_beside_stage;	/* file_beside.c */
-extern const struct bench_stage file_holes_local_stage; /* file_holes.c */
-extern const struct bench_stage file_holes_tcp_stage;
-extern const struct bench_stage file_ahead_stage; /* file_ahead.c */
-extern const struct bench_stage file_ahead_fuse_stage;
+extern const struct bench_stage file_tiles_stage;	     /* file_tiles.c */
+extern const struct bench_stage file_create_stage;	     /* file_create.c */
+extern const struct bench_stage file_beside_stage;	     /* file_beside.c */
 extern const struct bench_stage file_fuse_dram_cached_stage; /* file_fuse_stream.c */
 extern const struct bench_stage file_fuse_dram_direct_stage;
 extern const struct bench_stage file_fuse_flash_cached_stage;

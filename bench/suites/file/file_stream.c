@@ -5,8 +5,7 @@
  * what the file layer does for each call. Then what a write costs that makes a file longer.
  */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
+#include <stdio.h>
 
 #include "base/clock.h"
 #include "file.h"
@@ -24,12 +23,8 @@ struct stream {
 };
 
 struct stream_stage {
-	struct cluster *cluster;
-	struct scene scene; /* with the reference's region */
-	struct afar_fs *fs;
-	struct afar_file *file;
+	struct file_scene at; /* its scene has the reference's region */
 	struct afar_queue *queue;
-	char *memory;
 	unsigned nr_appended; /* files */
 };
 
@@ -48,10 +43,10 @@ static int run_file(void *state, const struct bench_row *row, unsigned repetitio
 	(void)repetition;
 	for (uint64_t done = 0; done < bytes; done += stream->size) {
 		uint64_t offset = done % BYTES;
-		ssize_t nr =
-			stream->is_write
-				? afar_file_pwrite(stage->file, stage->memory, stream->size, offset)
-				: afar_file_pread(stage->file, stage->memory, stream->size, offset);
+		ssize_t nr = stream->is_write ? afar_file_pwrite(stage->at.file, stage->at.memory,
+								 stream->size, offset)
+					      : afar_file_pread(stage->at.file, stage->at.memory,
+								stream->size, offset);
 
 		if (nr != (ssize_t)stream->size)
 			return scene_fail(row->name, nr < 0 ? (int)nr : -EIO);
@@ -70,9 +65,9 @@ static int run_region(void *state, const struct bench_row *row, unsigned repetit
 	for (uint64_t done = 0; done < bytes; done += stream->size) {
 		uint64_t offset = done % BYTES;
 		ssize_t nr = stream->is_write
-				     ? afar_region_pwrite(stage->scene.region, stage->memory,
+				     ? afar_region_pwrite(stage->at.scene.region, stage->at.memory,
 							  stream->size, offset)
-				     : afar_region_pread(stage->scene.region, stage->memory,
+				     : afar_region_pread(stage->at.scene.region, stage->at.memory,
 							 stream->size, offset);
 
 		if (nr < 0)
@@ -143,9 +138,9 @@ static int run_file_queue(void *state, const struct bench_row *row, unsigned rep
 	struct stream_stage *stage = state;
 	struct lap lap = {
 		.queue = stage->queue,
-		.target = afar_file_target(stage->file),
+		.target = afar_file_target(stage->at.file),
 		.stream = row->parameters,
-		.memory = stage->memory,
+		.memory = stage->at.memory,
 	};
 
 	(void)repetition;
@@ -158,9 +153,9 @@ static int run_region_queue(void *state, const struct bench_row *row, unsigned r
 	struct stream_stage *stage = state;
 	struct lap lap = {
 		.queue = stage->queue,
-		.target = afar_region_target(stage->scene.region),
+		.target = afar_region_target(stage->at.scene.region),
 		.stream = row->parameters,
-		.memory = stage->memory,
+		.memory = stage->at.memory,
 	};
 
 	(void)repetition;
@@ -182,12 +177,12 @@ static int run_extending(void *state, const struct bench_row *row, unsigned repe
 
 	(void)repetition;
 	snprintf(name, sizeof(name), "grows-%u", stage->nr_appended++);
-	ret = file_make(stage->fs, name, &file);
+	ret = file_make(stage->at.fs, name, &file);
 	if (ret)
 		return ret;
 	begin = clock_ns();
 	for (unsigned i = 0; i < NR_APPENDS && nr >= 0; i++)
-		nr = afar_file_pwrite(file, stage->memory, 4 * KIB, i * 4 * KIB);
+		nr = afar_file_pwrite(file, stage->at.memory, 4 * KIB, i * 4 * KIB);
 	*value = (double)(clock_ns() - begin) / NR_APPENDS / 1e3;
 	afar_file_close(file);
 	return nr < 0 ? scene_fail(row->name, (int)nr) : 0;
@@ -202,7 +197,7 @@ static int run_overwriting(void *state, const struct bench_row *row, unsigned re
 
 	(void)repetition;
 	for (unsigned i = 0; i < NR_APPENDS && nr >= 0; i++)
-		nr = afar_file_pwrite(stage->file, stage->memory, 4 * KIB, i * 4 * KIB);
+		nr = afar_file_pwrite(stage->at.file, stage->at.memory, 4 * KIB, i * 4 * KIB);
 	*value = (double)(clock_ns() - begin) / NR_APPENDS / 1e3;
 	return nr < 0 ? scene_fail(row->name, (int)nr) : 0;
 }
@@ -215,24 +210,18 @@ static void teardown(void *state)
 
 	if (stage->queue)
 		afar_queue_close(stage->queue);
-	if (stage->file)
-		afar_file_close(stage->file);
-	if (stage->fs)
-		afar_fs_close(stage->fs);
-	scene_close(&stage->scene);
-	cluster_stop(stage->cluster);
-	free(stage->memory);
-	free(stage);
+	file_scene_end(stage);
 }
 
 /* Both have their bytes before anything is measured. */
 static int fill(struct stream_stage *stage)
 {
 	for (uint64_t offset = 0; offset < BYTES; offset += MIB) {
-		ssize_t nr = afar_file_pwrite(stage->file, stage->memory, MIB, offset);
+		ssize_t nr = afar_file_pwrite(stage->at.file, stage->at.memory, MIB, offset);
 
 		if (nr >= 0)
-			nr = afar_region_pwrite(stage->scene.region, stage->memory, MIB, offset);
+			nr = afar_region_pwrite(stage->at.scene.region, stage->at.memory, MIB,
+						offset);
 		if (nr < 0)
 			return scene_fail("fill the file", (int)nr);
 	}
@@ -241,44 +230,29 @@ static int fill(struct stream_stage *stage)
 
 static int connect(struct stream_stage *stage)
 {
-	int ret = afar_queue_open(stage->scene.session, NULL, &stage->queue);
+	int ret = afar_queue_open(stage->at.scene.session, NULL, &stage->queue);
 
 	if (!ret)
-		ret = afar_queue_connect(stage->queue, afar_file_target(stage->file));
+		ret = afar_queue_connect(stage->queue, afar_file_target(stage->at.file));
 	if (!ret)
-		ret = afar_queue_connect(stage->queue, afar_region_target(stage->scene.region));
+		ret = afar_queue_connect(stage->queue, afar_region_target(stage->at.scene.region));
 	return ret ? scene_fail("connect the queue", ret) : 0;
 }
 
 static int setup(const char *transport, void **state)
 {
-	struct stream_stage *stage = calloc(1, sizeof(*stage));
-	int ret;
+	const struct file_setting setting = {
+		.transport = transport, .server_bytes = SERVER_BYTES, .memory_bytes = MEMORY};
+	struct stream_stage *stage;
+	int ret = file_scene_make(&setting, sizeof(*stage), (void **)&stage);
 
-	if (!stage)
-		return bench_fail(-ENOMEM, "no memory for the suite");
-	stage->memory = malloc(MEMORY);
-	ret = stage->memory ? cluster_start_over(transport, 1, SERVER_BYTES, &stage->cluster)
-			    : bench_fail(-ENOMEM, "no memory for the suite");
 	if (!ret)
-		ret = scene_open(&stage->scene, cluster_uri(stage->cluster), 0);
+		ret = scene_create_region(&stage->at.scene, SCENE_NAMESPACE, 0, BYTES);
 	if (!ret)
-		ret = scene_create_region(&stage->scene, SCENE_NAMESPACE, 0, BYTES);
-	if (!ret)
-		ret = file_fs_open(stage->scene.session, AFAR_TIER_DRAM, &stage->fs);
-	if (!ret)
-		ret = file_make(stage->fs, "stream", &stage->file);
-	if (!ret) {
-		memset(stage->memory, 0x5A, MEMORY);
 		ret = fill(stage);
-	}
 	if (!ret)
 		ret = connect(stage);
-	if (ret)
-		teardown(stage);
-	else
-		*state = stage;
-	return ret;
+	return file_scene_ready(ret, stage, teardown, state);
 }
 
 static int setup_local(void **state)

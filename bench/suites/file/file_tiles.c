@@ -5,8 +5,6 @@
  * InfiniBand, section 6.8, Figure 14 (tiled display).
  */
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "file.h"
@@ -25,11 +23,7 @@ struct tiles {
 };
 
 struct tiles_stage {
-	struct cluster *cluster;
-	struct scene scene; /* its session alone */
-	struct afar_fs *fs;
-	struct afar_file *file;
-	char *memory; /* a tile */
+	struct file_scene at; /* with memory for a tile */
 	struct afar_file_vector vectors[TILE_ROWS];
 };
 
@@ -41,7 +35,7 @@ static void find_tile(struct tiles_stage *stage, unsigned tile)
 	for (unsigned i = 0; i < TILE_ROWS; i++)
 		stage->vectors[i] = (struct afar_file_vector){
 			.offset = top + (uint64_t)i * PICTURE_WIDE + left,
-			.data = stage->memory + (size_t)i * TILE_WIDTH,
+			.data = stage->at.memory + (size_t)i * TILE_WIDTH,
 			.length = TILE_WIDTH,
 		};
 }
@@ -57,8 +51,8 @@ static int run_lists(void *state, const struct bench_row *row, unsigned repetiti
 		ssize_t nr;
 
 		find_tile(stage, tile);
-		nr = tiles->is_write ? afar_file_writex(stage->file, stage->vectors, TILE_ROWS)
-				     : afar_file_readx(stage->file, stage->vectors, TILE_ROWS);
+		nr = tiles->is_write ? afar_file_writex(stage->at.file, stage->vectors, TILE_ROWS)
+				     : afar_file_readx(stage->at.file, stage->vectors, TILE_ROWS);
 		if (nr != (ssize_t)TILE_ROWS * TILE_WIDTH)
 			return scene_fail(row->name, nr < 0 ? (int)nr : -EIO);
 	}
@@ -79,9 +73,9 @@ static int run_calls(void *state, const struct bench_row *row, unsigned repetiti
 
 		if (i % TILE_ROWS == 0)
 			find_tile(stage, i / TILE_ROWS);
-		nr = tiles->is_write ? afar_file_pwrite(stage->file, vector->data, vector->length,
-							vector->offset)
-				     : afar_file_pread(stage->file, vector->data, vector->length,
+		nr = tiles->is_write ? afar_file_pwrite(stage->at.file, vector->data,
+							vector->length, vector->offset)
+				     : afar_file_pread(stage->at.file, vector->data, vector->length,
 						       vector->offset);
 		if (nr != TILE_WIDTH)
 			return scene_fail(row->name, nr < 0 ? (int)nr : -EIO);
@@ -90,45 +84,19 @@ static int run_calls(void *state, const struct bench_row *row, unsigned repetiti
 	return 0;
 }
 
-static void teardown(void *state)
-{
-	struct tiles_stage *stage = state;
-
-	if (stage->file)
-		afar_file_close(stage->file);
-	if (stage->fs)
-		afar_fs_close(stage->fs);
-	scene_close(&stage->scene);
-	cluster_stop(stage->cluster);
-	free(stage->memory);
-	free(stage);
-}
-
 static int setup(void **state)
 {
 	const struct bench_row fill = {.name = "fill", .parameters = &(const struct tiles){true}};
-	struct tiles_stage *stage = calloc(1, sizeof(*stage));
+	const struct file_setting setting = {.transport = "tcp",
+					     .server_bytes = SERVER_BYTES,
+					     .memory_bytes = TILE_ROWS * TILE_WIDTH};
+	struct tiles_stage *stage;
 	double ignored;
-	int ret;
+	int ret = file_scene_make(&setting, sizeof(*stage), (void **)&stage);
 
-	if (!stage)
-		return bench_fail(-ENOMEM, "no memory for the suite");
-	stage->memory = calloc(TILE_ROWS, TILE_WIDTH);
-	ret = stage->memory ? cluster_start_over("tcp", 1, SERVER_BYTES, &stage->cluster)
-			    : bench_fail(-ENOMEM, "no memory for the suite");
-	if (!ret)
-		ret = scene_open(&stage->scene, cluster_uri(stage->cluster), 0);
-	if (!ret)
-		ret = file_fs_open(stage->scene.session, AFAR_TIER_DRAM, &stage->fs);
-	if (!ret)
-		ret = file_make(stage->fs, "picture", &stage->file);
 	if (!ret)
 		ret = run_lists(stage, &fill, 0, &ignored);
-	if (ret)
-		teardown(stage);
-	else
-		*state = stage;
-	return ret;
+	return file_scene_ready(ret, stage, file_scene_end, state);
 }
 
 #define CALLS "a call for each row of a tile"
@@ -139,4 +107,4 @@ static const struct bench_row rows[] = {
 	 &(const struct tiles){true}, run_lists, run_calls},
 };
 
-const struct bench_stage file_tiles_stage = {setup, teardown, rows, NR_ROWS(rows)};
+const struct bench_stage file_tiles_stage = {setup, file_scene_end, rows, NR_ROWS(rows)};

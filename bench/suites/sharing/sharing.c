@@ -1,24 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Suite `sharing`: lists of short pieces of a file, beside one transfer of their bytes. A stage is a cluster over a
- * transport, with a file in its memory or on its flash. All that its rows need is in struct sharing_stage: a row is a line of a
- * table, and a function that does the work once.
+ * Suite `sharing`: what files do without asking anybody. Here are lists of short pieces of a file, beside one transfer of their bytes.
+ * A stage is a cluster over a transport, with a file in its memory or on its flash. A row is a line of a table, and a function that
+ * does the work once.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <afar/file.h>
+#include "suites/sharing/sharing.h"
 
 #include "base/clock.h"
-#include "harness/cluster.h"
-#include "harness/harness.h"
-#include "harness/scene.h"
-
-#define KIB	     (UINT64_C(1) << 10)
-#define MIB	     (UINT64_C(1) << 20)
-#define NR_ROWS(row) ((unsigned)(sizeof(row) / sizeof((row)[0])))
 
 #define SERVER_BYTES (256 * MIB)
 #define FLASH_BYTES  (512 * MIB)
@@ -27,11 +15,7 @@
 #define SPAN_NS	     UINT64_C(200000000) /* of one measurement */
 
 struct sharing_stage {
-	struct cluster *cluster;
-	struct scene scene; /* its session alone */
-	struct afar_fs *fs;
-	struct afar_file *file; /* of FILE_BYTES, all written */
-	char *memory;		/* as many bytes */
+	struct file_scene at; /* its file has FILE_BYTES, all written, as the memory */
 	struct afar_file_vector vectors[NR_PIECES];
 };
 
@@ -73,7 +57,7 @@ static void cut(struct sharing_stage *stage, const struct lists *lists)
 	for (unsigned i = 0; i < NR_PIECES; i++)
 		stage->vectors[i] = (struct afar_file_vector){
 			.offset = i * (lists->length + lists->gap),
-			.data = stage->memory + i * (lists->length + lists->memory_gap),
+			.data = stage->at.memory + i * (lists->length + lists->memory_gap),
 			.length = lists->length,
 		};
 	for (unsigned i = NR_PIECES - 1; i > 0 && lists->is_shuffled; i--) {
@@ -91,8 +75,8 @@ static ssize_t move_list(struct sharing_stage *stage, const struct bench_row *ro
 {
 	const struct lists *lists = row->parameters;
 
-	return lists->is_write ? afar_file_writex(stage->file, stage->vectors, NR_PIECES)
-			       : afar_file_readx(stage->file, stage->vectors, NR_PIECES);
+	return lists->is_write ? afar_file_writex(stage->at.file, stage->vectors, NR_PIECES)
+			       : afar_file_readx(stage->at.file, stage->vectors, NR_PIECES);
 }
 
 static ssize_t move_all(struct sharing_stage *stage, const struct bench_row *row)
@@ -100,8 +84,8 @@ static ssize_t move_all(struct sharing_stage *stage, const struct bench_row *row
 	const struct lists *lists = row->parameters;
 	const size_t length = NR_PIECES * (lists->length + lists->gap);
 
-	return lists->is_write ? afar_file_pwrite(stage->file, stage->memory, length, 0)
-			       : afar_file_pread(stage->file, stage->memory, length, 0);
+	return lists->is_write ? afar_file_pwrite(stage->at.file, stage->at.memory, length, 0)
+			       : afar_file_pread(stage->at.file, stage->at.memory, length, 0);
 }
 
 static int run_list(void *state, const struct bench_row *row, unsigned repetition, double *value)
@@ -145,105 +129,70 @@ static int run_all(void *state, const struct bench_row *row, unsigned repetition
 
 /* ---- The stages */
 
-static void teardown(void *state)
+static int set_up(void **state, const char *transport)
 {
-	struct sharing_stage *stage = state;
-
-	if (stage->file)
-		afar_file_close(stage->file);
-	if (stage->fs)
-		afar_fs_close(stage->fs);
-	scene_close(&stage->scene);
-	cluster_stop(stage->cluster);
-	free(stage->memory);
-	free(stage);
-}
-
-static int make_file(struct sharing_stage *stage, uint32_t tier)
-{
-	const struct afar_fs_policy policy = {
-		.size = sizeof(policy),
-		.pool = &(struct afar_policy){.size = sizeof(struct afar_policy), .tier = tier},
-	};
-	struct afar_session *session = stage->scene.session;
-	struct afar_fs_stat stat = {.size = sizeof(stat)};
-	int ret = afar_fs_create(session, "files", &policy, NULL);
+	const struct file_setting setting = {.transport = transport,
+					     .server_bytes = SERVER_BYTES,
+					     .flash_bytes = FLASH_BYTES,
+					     .memory_bytes = FILE_BYTES};
+	struct sharing_stage *stage;
+	int ret = file_scene_make(&setting, sizeof(*stage), (void **)&stage);
 	ssize_t nr;
 
-	if (!ret)
-		ret = afar_fs_open(session, "files", NULL, &stage->fs);
-	if (!ret)
-		ret = afar_fs_stat(stage->fs, &stat);
-	if (!ret)
-		ret = afar_file_create(stage->fs, NULL, stat.root, "file", 0644, O_RDWR,
-				       &stage->file, NULL);
-	if (ret)
-		return scene_fail("make a file", ret);
-	nr = afar_file_pwrite(stage->file, stage->memory, FILE_BYTES, 0);
-	return nr < 0 ? scene_fail("write a file", (int)nr) : 0;
-}
-
-static int set_up(struct sharing_stage **out, const char *transport, uint32_t tier)
-{
-	struct sharing_stage *stage = calloc(1, sizeof(*stage));
-	int ret;
-
-	if (!stage)
-		return bench_fail(-ENOMEM, "no memory for the suite");
-	stage->memory = malloc(FILE_BYTES);
-	if (!stage->memory)
-		ret = bench_fail(-ENOMEM, "no memory for the suite");
-	else if (tier == AFAR_TIER_FLASH)
-		ret = cluster_start_flash(1, SERVER_BYTES, FLASH_BYTES, &stage->cluster);
-	else
-		ret = cluster_start_over(transport, 1, SERVER_BYTES, &stage->cluster);
-	if (!ret && stage->memory) {
-		memset(stage->memory, 0x5A, FILE_BYTES);
-		ret = scene_open(&stage->scene, cluster_uri(stage->cluster), 0);
+	if (!ret) {
+		nr = afar_file_pwrite(stage->at.file, stage->at.memory, FILE_BYTES, 0);
+		ret = nr < 0 ? scene_fail("write a file", (int)nr) : 0;
 	}
-	if (!ret)
-		ret = make_file(stage, tier);
-	if (ret)
-		teardown(stage);
-	else
-		*out = stage;
-	return ret;
+	return file_scene_ready(ret, stage, file_scene_end, state);
 }
 
 static int set_up_local(void **state)
 {
-	return set_up((struct sharing_stage **)state, "local", AFAR_TIER_DRAM);
+	return set_up(state, "local");
 }
 
 static int set_up_tcp(void **state)
 {
-	return set_up((struct sharing_stage **)state, "tcp", AFAR_TIER_DRAM);
+	return set_up(state, "tcp");
 }
 
 static int set_up_flash(void **state)
 {
-	return set_up((struct sharing_stage **)state, "tcp", AFAR_TIER_FLASH);
+	return set_up(state, NULL);
 }
 
 static const struct bench_row local_rows[] = {LIST_ROWS("local")};
 static const struct bench_row tcp_rows[] = {LIST_ROWS("tcp")};
 static const struct bench_row flash_rows[] = {LIST_ROWS("flash")};
 
-static const struct bench_stage local_stage = {set_up_local, teardown, local_rows,
+static const struct bench_stage local_stage = {set_up_local, file_scene_end, local_rows,
 					       NR_ROWS(local_rows)};
-static const struct bench_stage tcp_stage = {set_up_tcp, teardown, tcp_rows, NR_ROWS(tcp_rows)};
-static const struct bench_stage flash_stage = {set_up_flash, teardown, flash_rows,
+static const struct bench_stage tcp_stage = {set_up_tcp, file_scene_end, tcp_rows,
+					     NR_ROWS(tcp_rows)};
+static const struct bench_stage flash_stage = {set_up_flash, file_scene_end, flash_rows,
 					       NR_ROWS(flash_rows)};
 
-static const struct bench_stage *const stages[] = {&local_stage, &tcp_stage, &flash_stage};
+static const struct bench_stage *const stages[] = {
+	&local_stage,
+	&tcp_stage,
+	&flash_stage,
+	&sharing_holes_local_stage,
+	&sharing_holes_tcp_stage,
+	&sharing_opens_local_stage,
+	&sharing_opens_tcp_stage,
+	&sharing_ahead_stage,
+	&sharing_ahead_fuse_stage,
+};
 
 static const struct bench_pace paces[] = {
+	{.rows = "4 KiB into holes", .seconds = 3},
+	{.rows = ", fuse ", .seconds = 4},
 	{.rows = "", .seconds = 1.6},
 };
 
 const struct bench_suite bench_suite_sharing = {
 	.name = "sharing",
-	.summary = "files: short pieces in lists",
+	.summary = "files: short pieces in lists, writes into holes, opening again, reading ahead",
 	.repetitions = 3,
 	.paces = paces,
 	.nr_paces = NR_ROWS(paces),

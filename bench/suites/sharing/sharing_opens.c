@@ -3,21 +3,13 @@
  * Rows on files that are opened again: open, read 4 KiB, close. Some of them the session keeps, so that it asks nobody. Another session has the others
  * open to write, so that each opening and closing is the manager's. The reference is the same with those alone.
  */
-#include "suites/sharing/sharing_opens.h"
+#include "suites/sharing/sharing.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
-
-#include <afar/file.h>
 
 #include "base/clock.h"
-#include "harness/cluster.h"
-#include "harness/scene.h"
-
-#define MIB	     (UINT64_C(1) << 20)
-#define NR_ROWS(row) ((unsigned)(sizeof(row) / sizeof((row)[0])))
 
 #define SERVER_BYTES (256 * MIB)
 #define NR_FILES     16U /* of each kind */
@@ -25,11 +17,9 @@
 #define SPAN_NS	     UINT64_C(200000000)
 
 struct opens_stage {
-	struct cluster *cluster;
-	struct opens_user {
-		struct scene scene; /* its session alone */
-		struct afar_fs *fs;
-	} reader, writer;
+	struct file_scene writer; /* with memory for a block */
+	struct scene scene;	  /* the reader's, its session alone */
+	struct afar_fs *fs;	  /* likewise */
 	uint64_t kept[NR_FILES], written[NR_FILES];
 	struct afar_file *files[NR_FILES]; /* the writer's */
 };
@@ -60,7 +50,7 @@ static int time_mean(struct opens_stage *stage, unsigned nr_kept, double *value)
 	do {
 		const uint64_t *inos = nr % PARTS < nr_kept ? stage->kept : stage->written;
 
-		ret = use(stage->reader.fs, inos[nr++ / PARTS % NR_FILES]);
+		ret = use(stage->fs, inos[nr++ / PARTS % NR_FILES]);
 		now = clock_ns();
 	} while (!ret && (now < end || nr % PARTS) && !bench_is_interrupted());
 	*value = (double)(now - begin) / 1e3 / (double)nr;
@@ -92,13 +82,6 @@ static int run_asked(void *stage, const struct bench_row *row, unsigned repetiti
 
 /* ---- The stages */
 
-static void leave(struct opens_user *user)
-{
-	if (user->fs)
-		afar_fs_close(user->fs);
-	scene_close(&user->scene);
-}
-
 static void teardown(void *state)
 {
 	struct opens_stage *stage = state;
@@ -106,37 +89,26 @@ static void teardown(void *state)
 	for (unsigned i = 0; i < NR_FILES; i++)
 		if (stage->files[i])
 			afar_file_close(stage->files[i]);
-	leave(&stage->reader);
-	leave(&stage->writer);
-	cluster_stop(stage->cluster);
-	free(stage);
-}
-
-static int join(struct opens_stage *stage, struct opens_user *user)
-{
-	int ret = scene_open(&user->scene, cluster_uri(stage->cluster), 0);
-
-	if (ret)
-		return ret;
-	ret = afar_fs_open(user->scene.session, "files", NULL, &user->fs);
-	return ret ? scene_fail("open a file system", ret) : 0;
+	if (stage->fs)
+		afar_fs_close(stage->fs);
+	scene_close(&stage->scene);
+	file_scene_end(stage);
 }
 
 /* Makes a file, which stays open if the caller wants it. */
-static int make(struct opens_stage *stage, uint64_t root, const char *kind, unsigned i,
-		uint64_t *ino, struct afar_file **out)
+static int make(struct opens_stage *stage, const char *kind, unsigned i, uint64_t *ino,
+		struct afar_file **out)
 {
-	static const char bytes[AFAR_FILE_BLOCK];
 	struct afar_file *file;
 	char name[32];
 	ssize_t nr;
 	int ret;
 
 	snprintf(name, sizeof(name), "%s-%u", kind, i);
-	ret = afar_file_create(stage->writer.fs, NULL, root, name, 0644, O_RDWR, &file, NULL);
+	ret = file_make(stage->writer.fs, name, &file);
 	if (ret)
-		return scene_fail("make a file", ret);
-	nr = afar_file_pwrite(file, bytes, sizeof(bytes), 0);
+		return ret;
+	nr = afar_file_pwrite(file, stage->writer.memory, AFAR_FILE_BLOCK, 0);
 	*ino = afar_file_ino(file);
 	if (out)
 		*out = file;
@@ -147,50 +119,34 @@ static int make(struct opens_stage *stage, uint64_t root, const char *kind, unsi
 
 static int make_files(struct opens_stage *stage)
 {
-	struct afar_fs_stat stat = {.size = sizeof(stat)};
-	int ret = afar_fs_stat(stage->writer.fs, &stat);
+	int ret = 0;
 
-	if (ret)
-		return scene_fail("look at a file system", ret);
 	for (unsigned i = 0; i < NR_FILES && !ret; i++) {
-		ret = make(stage, stat.root, "kept", i, &stage->kept[i], NULL);
+		ret = make(stage, "kept", i, &stage->kept[i], NULL);
 		if (!ret)
-			ret = make(stage, stat.root, "written", i, &stage->written[i],
-				   &stage->files[i]);
+			ret = make(stage, "written", i, &stage->written[i], &stage->files[i]);
 	}
 	/* The first answer tells of the delegation alone. */
 	for (unsigned i = 0; i < 2 * NR_FILES && !ret; i++)
-		ret = use(stage->reader.fs, stage->kept[i % NR_FILES]);
+		ret = use(stage->fs, stage->kept[i % NR_FILES]);
 	return ret;
 }
 
 static int set_up(const char *transport, void **out)
 {
-	struct opens_stage *stage = calloc(1, sizeof(*stage));
-	struct scene scene = {0};
-	int ret;
+	const struct file_setting setting = {.transport = transport,
+					     .server_bytes = SERVER_BYTES,
+					     .memory_bytes = AFAR_FILE_BLOCK};
+	struct opens_stage *stage;
+	int ret = file_scene_make(&setting, sizeof(*stage), (void **)&stage);
 
-	if (!stage)
-		return bench_fail(-ENOMEM, "no memory for the suite");
-	ret = cluster_start_over(transport, 1, SERVER_BYTES, &stage->cluster);
 	if (!ret)
-		ret = scene_open(&scene, cluster_uri(stage->cluster), 0);
-	if (!ret) {
-		ret = afar_fs_create(scene.session, "files", NULL, NULL);
-		ret = ret ? scene_fail("make a file system", ret) : 0;
-	}
-	scene_close(&scene);
+		ret = scene_open(&stage->scene, cluster_uri(stage->writer.cluster), 0);
 	if (!ret)
-		ret = join(stage, &stage->writer);
-	if (!ret)
-		ret = join(stage, &stage->reader);
+		ret = file_fs_join(stage->scene.session, &stage->fs);
 	if (!ret)
 		ret = make_files(stage);
-	if (ret)
-		teardown(stage);
-	else
-		*out = stage;
-	return ret;
+	return file_scene_ready(ret, stage, teardown, out);
 }
 
 static int set_up_local(void **stage)

@@ -113,24 +113,44 @@ static bool is_worth_it(const struct merge *merge)
 	return do_join;
 }
 
+/* Returns whether what is left of the list ascends, and lies apart. Then there is nothing to merge, and no order to find. */
+static bool lies_apart(const struct merge *merge, unsigned nr)
+{
+	const struct target_piece *before = NULL;
+
+	for (unsigned i = 0; i < nr; i++) {
+		const struct target_piece *piece = &merge->list[i];
+
+		if (piece->status != PIECE_LEFT)
+			continue;
+		if (before &&
+		    (piece->offset < end_of(before) || may_join(merge, before, piece->offset)))
+			return false;
+		before = piece;
+	}
+	return true;
+}
+
+static bool make_round(struct merge *merge)
+{
+	const unsigned nr_max = merge->nr < MERGE_ROUND_MAX ? merge->nr : MERGE_ROUND_MAX;
+
+	merge->merged = malloc(nr_max * sizeof(*merge->merged));
+	merge->nr_members = malloc(nr_max * sizeof(*merge->nr_members));
+	return merge->merged && merge->nr_members;
+}
+
 bool merge_begin(struct merge *merge, struct target_piece *list, unsigned nr, bool is_write,
 		 uint64_t gap_max)
 {
-	const unsigned nr_max = nr < MERGE_ROUND_MAX ? nr : MERGE_ROUND_MAX;
-
-	if (nr < 2)
-		return false;
 	*merge = (struct merge){
-		.list = list,
-		.order = malloc(nr * sizeof(*merge->order)),
-		.is_write = is_write,
-		.gap_max = is_write ? 0 : gap_max,
-		.merged = malloc(nr_max * sizeof(*merge->merged)),
-		.nr_members = malloc(nr_max * sizeof(*merge->nr_members)),
-	};
-	if (merge->order && merge->merged && merge->nr_members) {
+		.list = list, .is_write = is_write, .gap_max = is_write ? 0 : gap_max};
+	if (lies_apart(merge, nr))
+		return false;
+	merge->order = malloc(nr * sizeof(*merge->order));
+	if (merge->order) {
 		sort_left(merge, nr);
-		if (is_worth_it(merge))
+		if (is_worth_it(merge) && make_round(merge))
 			return true;
 	}
 	merge_end(merge);

@@ -87,7 +87,7 @@ struct file_inode {
 	_Atomic uint64_t telling;     /* number of the last FileEnd for INODE_TELLING */
 	struct inode_commit *commits; /* under way; guarded by the fs's lock */
 	_Atomic enum inode_kept kept;
-	atomic_uint nr_long_ways; /* reads and writes that might have been near copies */
+	atomic_uint nr_long_ways; /* reads and writes that might have gone by the view */
 	atomic_bool is_prepared; /* its first unit came with the making; nobody has written there */
 	atomic_bool is_unsynced; /* written since the last sync began: inode_note_write() */
 	struct file_writes *writes; /* fs_losses.c's; NULL: none yet. Guarded by the fs's lock */
@@ -95,7 +95,7 @@ struct file_inode {
 	uint64_t ino;
 	struct afar_fs *fs;
 
-	/* Where operations on queues and near copies find the bytes, made from inside the gate; NULL: they go the long way. */
+	/* Where operations on queues, and copies on this host, find the bytes. Made from inside the gate; NULL: they go the long way. */
 	struct file_view *_Atomic view;
 	struct streams streams;	   /* what its files have read ahead */
 	pthread_mutex_t appending; /* held over a write at the end */
@@ -266,7 +266,7 @@ void inode_reopen(struct file_inode *inode);
 void inode_wake(struct file_inode *inode);
 /* Lets operations on queues see what is known of the inode now. From outside the gate. */
 void inode_show(struct file_inode *inode);
-/* Likewise lets near copies see it. From inside the gate. */
+/* Likewise lets copies on this host see it, by the view. From inside the gate. */
 void inode_show_near(struct file_inode *inode);
 /* Forgets where its bytes are. The gate is shut. */
 void inode_forget(struct file_inode *inode);

@@ -13,7 +13,6 @@
 #include "manager/files/table.h"
 
 #define OPERATIONS_MAX 256U
-#define RUNS_TOLD_MAX  65536U /* of one result */
 #define UNWRITTEN_MAX  65536U /* ranges of one closing */
 
 /* ---- What results tell */
@@ -24,36 +23,14 @@ static int tell(const struct file *file, Afar__FileResult *result)
 	return result->attributes ? 0 : error_code(-ENOMEM);
 }
 
-/* Tells the runs that touch [offset, offset + length). */
-static int tell_runs(struct file *file, uint64_t offset, uint64_t length, Afar__FileResult *result)
-{
-	uint64_t end = length < UINT64_MAX - offset ? offset + length : UINT64_MAX;
-	size_t first, last;
-	int ret = file_load_runs(file);
-
-	if (ret < 0)
-		return ret;
-	first = last = runs_find(file->runs, offset / FILE_UNIT);
-	while (last < file->runs->nr && file->runs->run[last].unit < end / FILE_UNIT + 1 &&
-	       last - first < RUNS_TOLD_MAX)
-		last++;
-	result->is_more = last - first == RUNS_TOLD_MAX;
-	result->runs = calloc(3 * (last - first) + 1, sizeof(*result->runs));
-	if (!result->runs)
-		return error_code(-ENOMEM);
-	for (size_t i = first; i < last; i++) {
-		result->runs[result->n_runs++] = file->runs->run[i].unit;
-		result->runs[result->n_runs++] = file->runs->run[i].pool_unit;
-		result->runs[result->n_runs++] = file->runs->run[i].nr;
-	}
-	return 0;
-}
-
+/* With the runs that touch [offset, offset + length). */
 static int tell_both(struct file *file, uint64_t offset, uint64_t length, Afar__FileResult *result)
 {
+	uint64_t end = length < UINT64_MAX - offset ? offset + length : UINT64_MAX;
+	const struct units units = {offset / FILE_UNIT, end / FILE_UNIT + 1};
 	int ret = tell(file, result);
 
-	return ret == 0 ? tell_runs(file, offset, length, result) : ret;
+	return ret == 0 ? file_tell_runs(file, &units, 1, result) : ret;
 }
 
 /* Tells all of a file that the session has just opened, and what others have it open for. If it asks once more, a writer
@@ -317,47 +294,13 @@ static int find_held(struct fs *fs, const struct session *session, uint64_t ino,
 	return find_open(fs, session, ino, W_OK, out);
 }
 
-static void add_extra(Afar__FileResult *result, uint64_t from, uint64_t to)
+static int set_extended(struct file *file, const struct session *session,
+			const Afar__FileExtend *ask, Afar__FileResult *result)
 {
-	if (from >= to)
-		return;
-	result->extra[result->n_extra++] = from;
-	result->extra[result->n_extra++] = to - from;
-}
+	struct inode *inode = file_edit(file);
 
-static int tell_extra(const struct units *asked, const struct file_extra *extra,
-		      Afar__FileResult *result)
-{
-	result->extra = calloc(6, sizeof(*result->extra));
-	if (!result->extra)
-		return error_code(-ENOMEM);
-	add_extra(result, extra->room.from, asked->from);
-	add_extra(result, asked->to, extra->room.to);
-	add_extra(result, extra->ahead.from, extra->ahead.to);
-	return 0;
-}
-
-static int extend(struct fs *fs, const struct session *session, const Afar__FileExtend *ask,
-		  Afar__FileResult *result)
-{
-	const struct file_wish wish = {ask->offset,	 ask->length,	 ask->is_exact,
-				       ask->is_anywhere, ask->ahead_to,	 ask->ahead_used,
-				       ask->extra_used,	 ask->gives_back};
-	struct file_extra extra;
-	struct inode *inode;
-	uint64_t end;
-	struct file *file;
-	int ret = find_held(fs, session, ask->ino, &file);
-
-	if (ret == 0)
-		ret = file_extend(file, &wish, &extra);
-	if (ret == 0)
-		ret = tell_extra(&(struct units){ask->offset / FILE_UNIT,
-						 (ask->offset + ask->length - 1) / FILE_UNIT + 1},
-				 &extra, result);
-	inode = ret == 0 ? file_edit(file) : NULL;
 	if (!inode)
-		return ret < 0 ? ret : error_code(-ENOMEM);
+		return error_code(-ENOMEM);
 	if (ask->size > inode->size && ask->size <= FILE_SIZE_MAX) {
 		inode->size = ask->size;
 		inode_touch(inode);
@@ -368,9 +311,30 @@ static int extend(struct fs *fs, const struct session *session, const Afar__File
 		result->ahead_to = inode->spare_to;
 	}
 	result->alone = hold_alone(file, session->number);
-	end = inode->spare_to > extra.room.to ? inode->spare_to : extra.room.to;
-	return tell_both(file, extra.room.from * FILE_UNIT, (end - extra.room.from) * FILE_UNIT,
-			 result);
+	return tell(file, result);
+}
+
+static int extend(struct fs *fs, const struct session *session, const Afar__FileExtend *ask,
+		  Afar__FileResult *result)
+{
+	struct file_room room = {0};
+	struct file_wish wish;
+	struct file *file;
+	int ret = file_wish_take(ask, &wish);
+
+	if (ret == 0)
+		ret = find_held(fs, session, ask->ino, &file);
+	if (ret == 0)
+		ret = file_extend(file, &wish, &room);
+	if (ret == 0)
+		ret = file_tell_extra(&wish, &room, result);
+	if (ret == 0)
+		ret = set_extended(file, session, ask, result);
+	if (ret == 0)
+		ret = file_tell_runs(file, room.list, room.nr, result);
+	free(room.list);
+	free(wish.list);
+	return ret;
 }
 
 static int punch(struct fs *fs, const struct session *session, const Afar__FilePunch *ask,

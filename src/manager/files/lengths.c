@@ -15,6 +15,11 @@
 	256U /* 1 MiB, or an eighth of what is written: so much a write into a hole gets at once */
 #define UNWRITTEN_UNITS_MIN \
 	4096U /* 16 MiB, or what is written: so much it may have of what writers give back */
+#define SPARSE \
+	64U /* or so many times what is written: in any order, each 16th unit then asks seldom */
+#define SPARSE_UNITS_MAX \
+	262144U /* up to 1 GiB: writers may give less than that back, if it is in many parts */
+#define RANGES_MAX 4096U /* of one wish */
 
 static uint64_t units_up(uint64_t bytes)
 {
@@ -47,12 +52,14 @@ static int take_run(void *argument, uint64_t pool_unit, uint64_t nr)
 	return 0;
 }
 
-/* Where the pool goes on behind the run that ends before `unit`. 0: nowhere. */
-static uint64_t place_near(const struct runs *runs, uint64_t unit)
+/* Where the pool goes on behind the run that ends before `unit`, which may be one of those that are coming. 0: nowhere. */
+static uint64_t place_near(const struct runs *runs, const struct growth *growth, uint64_t unit)
 {
 	size_t at = runs_find(runs, unit);
 	const struct run *before = at > 0 ? &runs->run[at - 1] : NULL;
 
+	if (growth->nr != 0 && growth->unit == unit)
+		before = &growth->runs[growth->nr - 1];
 	return before && before->unit + before->nr == unit ? before->pool_unit + before->nr : 0;
 }
 
@@ -64,25 +71,29 @@ static int fail_full(const struct fs *fs, uint64_t wanted)
 			  (unsigned long long)(wanted * FILE_UNIT >> 10), fs_namespace(fs)->name);
 }
 
-static int fill_hole(struct file *file, uint64_t from, uint64_t nr, bool is_anywhere)
+/* Takes room for a hole, which the file gets with end_growth(). */
+static int fill_hole(struct file *file, struct growth *growth, struct units hole, bool is_anywhere)
 {
-	const struct pool_wish wish = {place_near(file->runs, from), is_anywhere};
-	struct growth growth = {.unit = from};
+	const struct pool_wish wish = {place_near(file->runs, growth, hole.from), is_anywhere};
+	uint64_t nr = hole.to - hole.from;
 	/* A limit counts by what has been looked at. */
 	int64_t taken = pool_look(file->fs);
-	int ret = 0;
 
+	growth->unit = hole.from;
 	if (taken == 0)
 		taken = limits_check_units(file->fs, nr);
 	if (taken == 0)
-		taken = pool_take(file->fs, &wish, nr, take_run, &growth);
+		taken = pool_take(file->fs, &wish, nr, take_run, growth);
 	if (taken < 0)
-		ret = (int)taken;
-	else if ((uint64_t)taken != nr)
-		ret = fail_full(file->fs, nr - (uint64_t)taken);
-	else if (nr != 0)
-		ret = file_add_runs(file, growth.runs, growth.nr);
-	free(growth.runs);
+		return (int)taken;
+	return (uint64_t)taken == nr ? 0 : fail_full(file->fs, nr - (uint64_t)taken);
+}
+
+static int end_growth(struct file *file, struct growth *growth, int ret)
+{
+	if (ret == 0 && growth->nr != 0)
+		ret = file_add_runs(file, growth->runs, growth->nr);
+	free(growth->runs);
 	return ret;
 }
 
@@ -119,12 +130,23 @@ static uint64_t written_units(const struct inode *inode)
 	return asked > inode->nr_behind ? asked - inode->nr_behind : 0;
 }
 
-/* Returns how many units files may still have. */
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Returns how many units files may still have, of what the pool has now. */
 static uint64_t units_left(const struct fs *fs)
 {
-	uint64_t room = limits_room(fs), left = fs->space.free_bytes / FILE_UNIT;
+	return smaller(limits_room(fs), fs->space.free_bytes / FILE_UNIT);
+}
 
-	return room < left ? room : left;
+/* Returns how many others would still find, who make the pool larger if they have to. */
+static uint64_t units_for_others(const struct fs *fs)
+{
+	uint64_t bytes = fs->space.free_bytes + files_room(fs_core(fs), fs_namespace(fs));
+
+	return smaller(limits_room(fs), bytes / FILE_UNIT);
 }
 
 /* Returns how many units more a file may have that nobody has written. They count until somebody says that he has, the file is
@@ -135,8 +157,13 @@ static uint64_t unwritten_max(const struct file *file, bool gives_back)
 	const struct inode *inode = file->inode;
 	uint64_t max = clamp(inode_asked_units(inode) / 8, AHEAD_UNITS_MIN, AHEAD_UNITS_MAX);
 
-	if (gives_back)
-		max = clamp(written_units(inode), UNWRITTEN_UNITS_MIN, units_left(file->fs) / 8);
+	if (gives_back) {
+		uint64_t written = written_units(inode);
+		uint64_t sparse = smaller(written * SPARSE, SPARSE_UNITS_MAX);
+
+		max = clamp(written > sparse ? written : sparse, UNWRITTEN_UNITS_MIN,
+			    units_for_others(file->fs) / 8);
+	}
 	return max > inode->nr_behind ? max - inode->nr_behind : 0;
 }
 
@@ -170,8 +197,9 @@ int file_note_ahead(struct file *file, bool is_ahead)
 static int take_ahead(struct file *file, uint64_t end, bool gives_back)
 {
 	uint64_t ahead = ahead_max(file, gives_back);
+	struct growth growth = {0};
 	struct fs *fs = file->fs;
-	int ret;
+	int ret = 0;
 
 	if (ahead > fs->space.longest / FILE_UNIT / 4)
 		ahead = fs->space.longest / FILE_UNIT / 4;
@@ -179,27 +207,33 @@ static int take_ahead(struct file *file, uint64_t end, bool gives_back)
 		ahead = limits_room(fs);
 	if (!pool_is_whole(fs))
 		ahead = 0;
-	ret = ahead != 0 ? fill_hole(file, end, ahead, false) : 0;
+	if (ahead != 0)
+		ret = fill_hole(file, &growth, (struct units){end, end + ahead}, false);
+	ret = end_growth(file, &growth, ret);
 	if (ret == 0 && ahead != 0)
 		ret = file_note_ahead(file, true);
 	return ret == 0 ? set_spare(file, end, end + ahead) : ret;
 }
 
-/* Somebody has asked for these units, and for nothing of what is ahead before them. He has told
- * what he has written there all the same. */
-static int use_spare(struct file *file, const struct file_wish *wish, uint64_t end)
+/* Somebody has asked for some of what is ahead, and has passed by the rest before that. He has told what he has written there all
+ * the same. */
+static int use_spare(struct file *file, const struct file_wish *wish)
 {
 	const struct inode *inode = file->inode;
-	uint64_t from = wish->offset / FILE_UNIT;
-	uint64_t passed = from < inode->spare_to ? from : inode->spare_to, nr = 0;
+	uint64_t end = wish->list[wish->nr - 1].to, nr = smaller(end, inode->spare_to);
 	struct inode *edited;
 
 	if (end <= inode->spare_from || inode->spare_from >= inode->spare_to)
 		return 0;
-	if (passed > inode->spare_from)
-		nr = passed - inode->spare_from;
+	nr -= inode->spare_from;
+	for (size_t i = 0; i < wish->nr; i++) {
+		uint64_t from = wish->list[i].from, to = smaller(wish->list[i].to, inode->spare_to);
+
+		from = from > inode->spare_from ? from : inode->spare_from;
+		nr -= from < to ? to - from : 0;
+	}
 	if (wish->ahead_to == inode->spare_to)
-		nr -= wish->ahead_used < nr ? wish->ahead_used : nr;
+		nr -= smaller(wish->ahead_used, nr);
 	edited = file_edit(file);
 	if (!edited)
 		return error_code(-ENOMEM);
@@ -210,21 +244,33 @@ static int use_spare(struct file *file, const struct file_wish *wish, uint64_t e
 
 /* ---- Room around a write into a hole */
 
-/* Returns how many units a file may get around a write, which needs `missing` units itself. One that is written on and on gets
- * more each time. */
-static uint64_t around_max(const struct file *file, const struct file_wish *wish, uint64_t missing)
-{
-	const struct fs *fs = file->fs;
-	uint64_t max = unwritten_max(file, true), written = written_units(file->inode);
-	uint64_t most = clamp(written / 8, AROUND_UNITS_MIN, AHEAD_UNITS_MAX);
+/* Fills the holes in a wish. */
+struct filling {
+	struct file *file;
+	const struct file_wish *wish;
+	struct growth growth;
+	uint64_t left, most; /* units that may come around all of them, and around each */
+	struct file_room *room;
+};
 
-	if (wish->is_exact || !wish->gives_back || !pool_is_whole(fs))
-		return 0;
-	most = most < written ? most : written;
-	max = max < most ? max : most;
-	most = fs->space.longest / FILE_UNIT / 4;
-	most = most < units_left(fs) ? most : units_left(fs);
-	return max + missing < most ? max : most > missing ? most - missing : 0;
+/* Decides how many units a file may get around a write, which needs `missing` units itself. One that is written on and on gets
+ * more each time. */
+static void limit_around(struct filling *filling, uint64_t missing)
+{
+	const struct file *file = filling->file;
+	const struct file_wish *wish = filling->wish;
+	const struct fs *fs = file->fs;
+	/* Each of a list gets as much as if those before it were written. */
+	uint64_t asked = wish->list[0].to - wish->list[0].from;
+	uint64_t written = written_units(file->inode) + (missing > asked ? missing - asked : 0);
+	uint64_t room = smaller(fs->space.longest / FILE_UNIT / 4, units_left(fs));
+
+	if (wish->is_exact || !wish->gives_back || !pool_is_whole(fs) || room <= missing)
+		return;
+	filling->most = clamp(written / 8, AROUND_UNITS_MIN, AHEAD_UNITS_MAX);
+	filling->left = smaller(filling->most * wish->nr, written * SPARSE);
+	filling->left = smaller(filling->left, unwritten_max(file, true));
+	filling->left = smaller(filling->left, room - missing);
 }
 
 static uint64_t count_missing(const struct runs *runs, uint64_t from, uint64_t to)
@@ -241,23 +287,35 @@ static uint64_t count_missing(const struct runs *runs, uint64_t from, uint64_t t
 	return nr;
 }
 
-/* Widens a part of the hole before run `at` to an aligned power of two around it, within the hole. Adds `*max` units
- * at most, and takes them off that. */
-static struct units widen(const struct runs *runs, size_t at, struct units part, uint64_t *max)
+static uint64_t end_of(const struct file_room *room)
 {
-	const struct run *before = at > 0 ? &runs->run[at - 1] : NULL;
-	uint64_t begin = before ? before->unit + before->nr : 0, end = runs->run[at].unit;
+	return room->nr != 0 ? room->list[room->nr - 1].to : 0;
+}
 
+/* Widens a part of the hole before run `at` to an aligned power of two around it. It stays within the hole, and behind the room
+ * of the list so far. Behind all runs, the hole ends where the list does, and the file gets room ahead there. */
+static struct units widen(struct filling *filling, size_t at, struct units part)
+{
+	const struct runs *runs = filling->file->runs;
+	const struct run *run = runs->run;
+	const struct units *last = &filling->wish->list[filling->wish->nr - 1];
+	uint64_t begin = at > 0 ? run[at - 1].unit + run[at - 1].nr : 0;
+	uint64_t end = at < runs->nr ? run[at].unit : last->from;
+	uint64_t max = smaller(filling->left, filling->most);
+
+	if (part.to > end)
+		return part;
+	begin = begin > end_of(filling->room) ? begin : end_of(filling->room);
 	for (uint64_t size = AHEAD_UNITS_MAX; size > 1; size /= 2) {
 		struct units wide = {part.from & ~(size - 1), (part.to + size - 1) & ~(size - 1)};
 		uint64_t added;
 
 		wide.from = wide.from > begin ? wide.from : begin;
-		wide.to = wide.to < end ? wide.to : end;
+		wide.to = smaller(wide.to, end);
 		added = wide.to - wide.from - (part.to - part.from);
-		if (added > *max)
+		if (added > max)
 			continue;
-		*max -= added;
+		filling->left -= added;
 		return wide;
 	}
 	return part;
@@ -280,18 +338,29 @@ static bool is_at_end(const struct runs *runs, uint64_t end)
 	return runs->nr == 0 || runs->run[runs->nr - 1].unit + runs->run[runs->nr - 1].nr <= end;
 }
 
-/* Fills all holes in `asked`. `room`: that, and what came around it. */
-static int fill_holes(struct file *file, const struct file_wish *wish, struct units asked,
-		      struct units *room)
+static void add_room(struct file_room *room, struct units units)
 {
-	uint64_t missing = count_missing(file->runs, asked.from, asked.to), next;
-	uint64_t max = around_max(file, wish, missing), left = max;
+	if (room->nr != 0 && units.from < end_of(room))
+		room->list[room->nr - 1].to = units.to > end_of(room) ? units.to : end_of(room);
+	else
+		room->list[room->nr++] = units;
+}
+
+/* Fills what are still holes in a range, and around there. */
+static int fill_range(struct filling *filling, struct units asked)
+{
+	const struct runs *runs = filling->file->runs;
+	uint64_t begin = end_of(filling->room), next;
+	struct units room = asked;
 	int ret = 0;
 
-	*room = asked;
-	for (uint64_t from = asked.from; from < asked.to && ret == 0; from = next) {
-		size_t at = runs_find(file->runs, from);
-		const struct run *run = at < file->runs->nr ? &file->runs->run[at] : NULL;
+	/* It has come around another of the list, and is asked for all the same. */
+	if (asked.from < begin)
+		filling->left += smaller(asked.to, begin) - asked.from;
+	for (uint64_t from = asked.from > begin ? asked.from : begin; from < asked.to && ret == 0;
+	     from = next) {
+		size_t at = runs_find(runs, from);
+		const struct run *run = at < runs->nr ? &runs->run[at] : NULL;
 		struct units part;
 
 		if (run && run->unit <= from) {
@@ -299,41 +368,149 @@ static int fill_holes(struct file *file, const struct file_wish *wish, struct un
 			continue;
 		}
 		next = run && run->unit < asked.to ? run->unit : asked.to;
-		part = (struct units){from, next};
-		if (run)
-			part = widen(file->runs, at, part, &left);
-		room->from = part.from < room->from ? part.from : room->from;
-		room->to = part.to > room->to ? part.to : room->to;
-		ret = fill_hole(file, part.from, part.to - part.from, wish->is_anywhere);
+		part = widen(filling, at, (struct units){from, next});
+		room.from = smaller(room.from, part.from);
+		room.to = part.to > room.to ? part.to : room.to;
+		ret = fill_hole(filling->file, &filling->growth, part, filling->wish->is_anywhere);
 	}
-	return ret == 0 ? count_around(file, max - left, 0) : ret;
+	add_room(filling->room, room);
+	return ret;
 }
 
-int file_extend(struct file *file, const struct file_wish *wish, struct file_extra *extra)
+static int fill_holes(struct filling *filling)
 {
-	uint64_t offset = wish->offset, length = wish->length, nr_units;
-	struct units asked;
+	const struct file_wish *wish = filling->wish;
+	struct file *file = filling->file;
+	uint64_t missing = 0, max;
+	/* Room around the ranges goes by the free room of the pool. */
+	int ret = pool_look(file->fs);
+
+	for (size_t i = 0; i < wish->nr; i++)
+		missing += count_missing(file->runs, wish->list[i].from, wish->list[i].to);
+	limit_around(filling, missing);
+	max = filling->left;
+	for (size_t i = 0; i < wish->nr && ret == 0; i++)
+		ret = fill_range(filling, wish->list[i]);
+	ret = end_growth(file, &filling->growth, ret);
+	return ret == 0 ? count_around(file, max - filling->left, 0) : ret;
+}
+
+int file_extend(struct file *file, const struct file_wish *wish, struct file_room *room)
+{
+	struct filling filling = {.file = file, .wish = wish, .room = room};
+	uint64_t nr_units = file->inode->nr_units, end = wish->list[wish->nr - 1].to;
 	int ret = file_load_runs(file);
 
-	*extra = (struct file_extra){0};
-	if (ret < 0)
+	room->list = calloc(wish->nr + 1, sizeof(*room->list));
+	if (ret == 0 && !room->list)
+		ret = error_code(-ENOMEM);
+	if (ret == 0)
+		ret = count_around(file, 0, wish->extra_used);
+	if (ret == 0)
+		ret = fill_holes(&filling);
+	if (ret == 0)
+		ret = use_spare(file, wish);
+	if (ret < 0 || file->inode->nr_units == nr_units || wish->is_exact ||
+	    !is_at_end(file->runs, end))
 		return ret;
+	ret = take_ahead(file, end, wish->gives_back);
+	if (file->inode->spare_from < file->inode->spare_to)
+		room->list[room->nr++] =
+			(struct units){file->inode->spare_from, file->inode->spare_to};
+	return ret;
+}
+
+/* ---- What a client asks for, and hears */
+
+static int take_range(uint64_t offset, uint64_t length, struct file_wish *out)
+{
 	if (length == 0 || length > FILE_SIZE_MAX || offset > FILE_SIZE_MAX - length)
 		return error_fail(-EFBIG, "make a file longer: it can have %llu bytes",
 				  (unsigned long long)FILE_SIZE_MAX);
-	asked = (struct units){offset / FILE_UNIT, units_up(offset + length)};
-	nr_units = file->inode->nr_units;
-	ret = count_around(file, 0, wish->extra_used);
+	out->list[out->nr++] = (struct units){offset / FILE_UNIT, units_up(offset + length)};
+	return 0;
+}
+
+static int take_ranges(const Afar__FileExtend *ask, struct file_wish *out)
+{
+	const uint64_t units_max = FILE_SIZE_MAX / FILE_UNIT;
+
+	for (size_t i = 0; i < ask->n_ranges; i += 2) {
+		uint64_t from = ask->ranges[i], nr = ask->ranges[i + 1];
+
+		if (nr == 0 || from > units_max || nr > units_max - from ||
+		    (i != 0 && from < out->list[out->nr - 1].to))
+			return error_fail(-EINVAL,
+					  "make room in inode %llu: the ranges do not "
+					  "ascend, or one is empty, or too large",
+					  (unsigned long long)ask->ino);
+		out->list[out->nr++] = (struct units){from, from + nr};
+	}
+	return 0;
+}
+
+int file_wish_take(const Afar__FileExtend *ask, struct file_wish *out)
+{
+	*out = (struct file_wish){
+		.is_exact = ask->is_exact,
+		.is_anywhere = ask->is_anywhere,
+		.ahead_to = ask->ahead_to,
+		.ahead_used = ask->ahead_used,
+		.extra_used = ask->extra_used,
+		.gives_back = ask->gives_back,
+	};
+	if (ask->n_ranges / 2 > RANGES_MAX || ask->n_ranges % 2 != 0)
+		return error_fail(-E2BIG,
+				  "make room in inode %llu: %zu numbers of ranges; they are pairs, "
+				  "of which at most %u go together",
+				  (unsigned long long)ask->ino, ask->n_ranges, RANGES_MAX);
+	out->list = calloc(ask->n_ranges / 2 + 1, sizeof(*out->list));
+	if (!out->list)
+		return error_code(-ENOMEM);
+	return ask->n_ranges != 0 ? take_ranges(ask, out)
+				  : take_range(ask->offset, ask->length, out);
+}
+
+static void add_extra(Afar__FileResult *result, uint64_t from, uint64_t to)
+{
+	if (from >= to)
+		return;
+	result->extra[result->n_extra++] = from;
+	result->extra[result->n_extra++] = to - from;
+}
+
+int file_tell_extra(const struct file_wish *wish, const struct file_room *room,
+		    Afar__FileResult *result)
+{
+	size_t next = 0;
+
+	/* Each ends where something of the wish begins, or where a part of the room ends. */
+	result->extra = calloc(2 * (wish->nr + room->nr), sizeof(*result->extra));
+	if (!result->extra)
+		return error_code(-ENOMEM);
+	for (size_t i = 0; i < room->nr; i++) {
+		uint64_t at = room->list[i].from, end = room->list[i].to;
+
+		for (; next < wish->nr && wish->list[next].from < end; next++) {
+			add_extra(result, at, wish->list[next].from);
+			at = wish->list[next].to;
+		}
+		add_extra(result, at, end);
+	}
+	return 0;
+}
+
+int file_prepare(struct file *file, uint64_t bytes)
+{
+	struct units units;
+	struct file_wish wish = {.list = &units, .is_exact = true};
+	struct file_room room = {0};
+	int ret = take_range(0, bytes, &wish);
+
 	if (ret == 0)
-		ret = fill_holes(file, wish, asked, &extra->room);
-	if (ret == 0)
-		ret = use_spare(file, wish, asked.to);
-	if (ret < 0 || file->inode->nr_units == nr_units || wish->is_exact ||
-	    !is_at_end(file->runs, asked.to))
-		return ret;
-	ret = take_ahead(file, asked.to, wish->gives_back);
-	extra->ahead = (struct units){file->inode->spare_from, file->inode->spare_to};
-	return ret;
+		ret = file_extend(file, &wish, &room);
+	free(room.list);
+	return ret == 0 ? set_spare(file, 0, units_up(bytes)) : ret;
 }
 
 bool file_is_spare(const struct file *file, uint64_t offset, uint64_t length)
@@ -343,15 +520,6 @@ bool file_is_spare(const struct file *file, uint64_t offset, uint64_t length)
 	return inode->size == 0 && offset / FILE_UNIT >= inode->spare_from &&
 	       length <= FILE_SIZE_MAX && offset <= FILE_SIZE_MAX &&
 	       units_up(offset + length) <= inode->spare_to;
-}
-
-int file_prepare(struct file *file, uint64_t bytes)
-{
-	const struct file_wish wish = {.length = bytes, .is_exact = true};
-	struct file_extra extra;
-	int ret = file_extend(file, &wish, &extra);
-
-	return ret == 0 ? set_spare(file, 0, units_up(bytes)) : ret;
 }
 
 /* ---- Shrinking */

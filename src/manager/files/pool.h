@@ -9,8 +9,8 @@
 
 /* Reads them if need be. */
 int file_load_runs(struct file *file);
-/* Adds runs where nothing is, each behind the one before; at least one. Stores them. Copies the file's runs once, so
- * give it all that are added together. */
+/* Adds runs where nothing is, ascending; at least one. Stores them. Copies the file's runs once, so give it all that are
+ * added together. */
 int file_add_runs(struct file *file, const struct run *run, size_t nr);
 /* In a file, from the first to behind the last. */
 struct units {
@@ -20,6 +20,9 @@ struct units {
  * it. */
 int file_cut_runs(struct file *file, const struct units *list, size_t nr, struct run **out,
 		  size_t *nr_out);
+/* Tells the runs that touch any of these units, which ascend. */
+int file_tell_runs(struct file *file, const struct units *list, size_t nr,
+		   Afar__FileResult *result);
 /* The first run that ends behind `unit`: its index, or the number of runs. */
 size_t runs_find(const struct runs *runs, uint64_t unit);
 
@@ -59,8 +62,8 @@ int limits_check_units(const struct fs *fs, uint64_t nr);
 /* ---- lengths.c */
 
 struct file_wish {
-	uint64_t offset;
-	uint64_t length;
+	struct units *list; /* ascending, none in another; at least one */
+	size_t nr;
 	bool is_exact;	  /* no more than that */
 	bool is_anywhere; /* also at servers that are away */
 	/* So many units have been written of those that came ahead and end there; 0: not known. */
@@ -69,12 +72,18 @@ struct file_wish {
 		extra_used; /* so many of the others that it had not asked for, since it last told */
 	bool gives_back;    /* such as it has not written when it closes the file */
 };
-/* Units that came beyond a wish. */
-struct file_extra {
-	struct units room;  /* the wish, with what came around it in holes */
-	struct units ahead; /* empty: none came */
+/* Takes what a client asks for. The caller frees the list. -EFBIG; -EINVAL, -E2BIG: the list is none. */
+int file_wish_take(const Afar__FileExtend *ask, struct file_wish *out);
+/* A wish with the units that came beyond it: around it in holes, and last ahead. Ascending, none in another. */
+struct file_room {
+	struct units *list; /* the caller frees it */
+	size_t nr;
 };
-int file_extend(struct file *file, const struct file_wish *wish, struct file_extra *extra);
+/* All of the list gets its room, or none. */
+int file_extend(struct file *file, const struct file_wish *wish, struct file_room *room);
+/* Tells what of the room came beyond the wish. */
+int file_tell_extra(const struct file_wish *wish, const struct file_room *room,
+		    Afar__FileResult *result);
 /* Makes room at the beginning of a new file, which it is not yet told of as its own. */
 int file_prepare(struct file *file, uint64_t bytes);
 /* Returns whether a range of an empty file is room that nobody has asked for, or written, since it was made. */

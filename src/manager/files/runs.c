@@ -9,6 +9,8 @@
 #include "manager/files/records.h"
 #include "manager/files/table.h"
 
+#define RUNS_TOLD_MAX 65536U /* of one result */
+
 static uint64_t run_end(const struct run *run)
 {
 	return run->unit + run->nr;
@@ -61,19 +63,6 @@ static bool touches(const struct run *left, const struct run *right)
 	return run_end(left) == right->unit && left->pool_unit + left->nr == right->pool_unit;
 }
 
-static void insert(struct runs *runs, size_t at, const struct run *run)
-{
-	memmove(&runs->run[at + 1], &runs->run[at], (runs->nr - at) * sizeof(runs->run[0]));
-	runs->run[at] = *run;
-	runs->nr++;
-}
-
-static void remove_at(struct runs *runs, size_t at)
-{
-	runs->nr--;
-	memmove(&runs->run[at], &runs->run[at + 1], (runs->nr - at) * sizeof(runs->run[0]));
-}
-
 static int count_units(struct file *file, uint64_t nr_units)
 {
 	struct inode *inode = file_edit(file);
@@ -84,38 +73,116 @@ static int count_units(struct file *file, uint64_t nr_units)
 	return 0;
 }
 
-static void add_run(struct file *file, struct runs *runs, const struct run *run)
-{
-	size_t at = runs_find(runs, run->unit);
+/* Puts a file's runs together, from its old ones and others, in order. */
+struct joining {
+	struct file *file;
+	struct runs *runs;
+	bool is_put; /* the last of these is to be put */
+};
 
-	if (at > 0 && touches(&runs->run[at - 1], run))
-		runs->run[--at].nr += run->nr;
-	else
-		insert(runs, at, run);
-	if (at + 1 < runs->nr && touches(&runs->run[at], &runs->run[at + 1])) {
-		record_delete_run(file->fs, file->ino, runs->run[at + 1].unit);
-		runs->run[at].nr += runs->run[at + 1].nr;
-		remove_at(runs, at + 1);
+static void put_last(struct joining *joining)
+{
+	if (joining->is_put)
+		record_put_run(joining->file->fs, joining->file->ino,
+			       &joining->runs->run[joining->runs->nr - 1]);
+	joining->is_put = false;
+}
+
+static void join(struct joining *joining, const struct run *run, bool is_new)
+{
+	struct runs *runs = joining->runs;
+	struct run *last = runs->nr != 0 ? &runs->run[runs->nr - 1] : NULL;
+
+	if (last && touches(last, run)) {
+		if (!is_new)
+			record_delete_run(joining->file->fs, joining->file->ino, run->unit);
+		last->nr += run->nr;
+		joining->is_put = true;
+		return;
 	}
-	record_put_run(file->fs, file->ino, &runs->run[at]);
+	put_last(joining);
+	runs->run[runs->nr++] = *run;
+	joining->is_put = is_new;
+}
+
+static int check_holes(const struct runs *runs, const struct run *run, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++) {
+		size_t at = runs_find(runs, run[i].unit);
+
+		if (at < runs->nr && runs->run[at].unit < run_end(&run[i]))
+			return error_code(-EEXIST);
+	}
+	return 0;
 }
 
 int file_add_runs(struct file *file, const struct run *run, size_t nr)
 {
-	size_t at = runs_find(file->runs, run[0].unit);
+	const struct runs *old = file->runs;
+	size_t at = runs_find(old, run[0].unit);
 	uint64_t nr_units = file->inode->nr_units;
-	struct runs *runs;
+	struct joining joining = {.file = file};
+	int ret = check_holes(old, run, nr);
 
-	if (at < file->runs->nr && file->runs->run[at].unit < run_end(&run[nr - 1]))
-		return error_code(-EEXIST);
-	runs = edit_runs(file, nr);
-	if (!runs)
+	if (ret < 0)
+		return ret;
+	joining.runs = edit_runs(file, nr);
+	if (!joining.runs)
 		return error_code(-ENOMEM);
+	joining.runs->nr = at;
 	for (size_t i = 0; i < nr; i++) {
-		add_run(file, runs, &run[i]);
+		for (; at < old->nr && old->run[at].unit < run[i].unit; at++)
+			join(&joining, &old->run[at], false);
+		join(&joining, &run[i], true);
 		nr_units += run[i].nr;
 	}
+	for (; at < old->nr; at++)
+		join(&joining, &old->run[at], false);
+	put_last(&joining);
 	return count_units(file, nr_units);
+}
+
+/* Lists the runs that touch these units, three numbers each, and at most so many. Returns how many runs that are. `out`: NULL: it only counts. */
+static size_t list_runs(const struct runs *runs, const struct units *list, size_t nr, size_t max,
+			uint64_t *out)
+{
+	size_t nr_listed = 0, next = 0;
+
+	for (size_t i = 0; i < nr; i++) {
+		size_t at = runs_find(runs, list[i].from);
+
+		/* One may touch several of the list. */
+		for (at = at > next ? at : next;
+		     at < runs->nr && runs->run[at].unit < list[i].to && nr_listed < max; at++) {
+			const struct run *run = &runs->run[at];
+
+			if (out) {
+				out[3 * nr_listed] = run->unit;
+				out[3 * nr_listed + 1] = run->pool_unit;
+				out[3 * nr_listed + 2] = run->nr;
+			}
+			nr_listed++;
+		}
+		next = at;
+	}
+	return nr_listed;
+}
+
+int file_tell_runs(struct file *file, const struct units *list, size_t nr, Afar__FileResult *result)
+{
+	int ret = file_load_runs(file);
+	size_t nr_told;
+
+	if (ret < 0)
+		return ret;
+	nr_told = list_runs(file->runs, list, nr, RUNS_TOLD_MAX, NULL);
+	result->is_more = nr_told == RUNS_TOLD_MAX;
+	result->runs = calloc(3 * nr_told + 1, sizeof(*result->runs));
+	if (!result->runs)
+		return error_code(-ENOMEM);
+	list_runs(file->runs, list, nr, RUNS_TOLD_MAX, result->runs);
+	result->n_runs = 3 * nr_told;
+	return 0;
 }
 
 /* Takes units out of a file, from its old runs to new ones. */

@@ -172,8 +172,7 @@ static uint64_t pool_room(const struct pool *pool)
 								      : 0;
 }
 
-/* Counts the bytes that servers, or stores, could still lend. */
-static uint64_t room_of(const struct core *core, const struct namespace *ns)
+uint64_t files_room(const struct core *core, const struct namespace *ns)
 {
 	const struct flash_store *store;
 	const struct server *server;
@@ -206,7 +205,7 @@ Afar__FileSystemInfo *files_info(const struct core *core, const struct namespace
 	if (region)
 		info->pool_bytes -= layout_lost_bytes(region->layout);
 	info->pending_bytes = fs->pending_bytes;
-	info->room_bytes = room_of(core, ns);
+	info->room_bytes = files_room(core, ns);
 	info->nr_inodes = fs->nr_inodes;
 	info->max_inodes = fs->max_inodes;
 	info->region_address = region ? region->address : 0;

@@ -7,6 +7,15 @@
 #include "manager/files/pool.h"
 #include "manager/files/table.h"
 
+static uint64_t bytes_of(const Afar__FileExtend *ask)
+{
+	uint64_t bytes = ask->length + FILE_UNIT;
+
+	for (size_t i = 1; i < ask->n_ranges; i += 2)
+		bytes += ask->ranges[i] * FILE_UNIT;
+	return bytes;
+}
+
 static uint64_t bytes_wanted(const Afar__FilesChange *ask)
 {
 	uint64_t bytes = 0;
@@ -15,7 +24,7 @@ static uint64_t bytes_wanted(const Afar__FilesChange *ask)
 		const Afar__FileChange *operation = ask->operations[i];
 
 		if (operation->what_case == AFAR__FILE_CHANGE__WHAT_EXTEND)
-			bytes += operation->extend->length + FILE_UNIT;
+			bytes += bytes_of(operation->extend);
 		else if (operation->what_case == AFAR__FILE_CHANGE__WHAT_MAKE &&
 			 !operation->make->goes_without)
 			bytes += operation->make->bytes + (operation->make->bytes ? FILE_UNIT : 0);

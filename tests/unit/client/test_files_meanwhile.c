@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +25,7 @@
 #include "client/files/io/file_plan.h"
 #include "client/files/io/fs_extend.h"
 #include "client/namespace/region.h"
+#include "rpc/manager_features.h"
 #include "unit/group.h"
 
 #define LAYOUT	5U
@@ -802,6 +804,84 @@ static void gives_back_with_the_second_of_two(void **state)
 	closings_free(&fs.closings);
 }
 
+/* ---- Room. A list of ranges asks once for all that it lacks, if the manager takes that. */
+
+#define NR_HOLES 5000U
+
+static struct {
+	unsigned nr_calls, nr_operations;
+	size_t nr_ranges;
+	uint64_t numbers[6]; /* of the last list */
+} room;
+
+static int make_room(Afar__FileChange **operations, unsigned nr, struct fs_answer *out)
+{
+	room.nr_calls++;
+	room.nr_operations += nr;
+	for (unsigned i = 0; i < nr; i++) {
+		const Afar__FileExtend *extend = operations[i]->extend;
+
+		room.nr_ranges += extend->n_ranges / 2;
+		for (size_t n = 0; n < extend->n_ranges && n < 6; n++)
+			room.numbers[n] = extend->ranges[n];
+	}
+	answer_with(out, nr, LAYOUT, 0);
+	return 0;
+}
+
+static void extend_list(uint64_t features, const struct afar_file_vector *vectors, unsigned nr)
+{
+	const struct file_wish wish = {.vectors = vectors, .nr = nr};
+
+	session.features = features;
+	memset(&room, 0, sizeof(room));
+	assert_int_equal(inode_extend(&inode, &wish), 0);
+	session.features = 0;
+}
+
+static void asks_once_for_all_holes(void **state)
+{
+	static const uint64_t lacks[] = {3, 2, 9, 1, 12, 2};
+	static struct afar_file_vector many[NR_HOLES];
+	const struct afar_file_vector vectors[] = {
+		{.offset = 9 * FILE_UNIT, .length = 1},
+		{.offset = 4 * FILE_UNIT, .length = FILE_UNIT},
+		{.offset = 20 * FILE_UNIT, .length = 0},
+		{.offset = 0, .length = FILE_UNIT}, /* is there */
+		{.offset = 3 * FILE_UNIT, .length = FILE_UNIT},
+		{.offset = 12 * FILE_UNIT + 1, .length = FILE_UNIT},
+		{.offset = 12 * FILE_UNIT + 5, .length = 1},
+	};
+
+	(void)state;
+	begin_making(false);
+	pthread_mutex_init(&session.lock, NULL);
+	meanwhile_change = make_room;
+	inode.ino = INO;
+	assert_int_equal(file_map_add(&inode.map, old_runs, 3), 0);
+	extend_list(RPC_FEATURE_RANGES, vectors, 7);
+	assert_int_equal(room.nr_calls, 1);
+	assert_int_equal(room.nr_operations, 1);
+	assert_int_equal(room.nr_ranges, 3);
+	assert_memory_equal(room.numbers, lacks, sizeof(lacks));
+	/* An older manager is asked for each. */
+	extend_list(0, vectors, 7);
+	assert_int_equal(room.nr_calls, 1);
+	assert_int_equal(room.nr_operations, 5);
+	assert_int_equal(room.nr_ranges, 0);
+	for (unsigned i = 0; i < NR_HOLES; i++)
+		many[i] = (struct afar_file_vector){.offset = (2 * NR_HOLES - 2 * i) * FILE_UNIT,
+						    .length = 1};
+	extend_list(RPC_FEATURE_RANGES, many, NR_HOLES);
+	assert_int_equal(room.nr_calls, 2);
+	assert_int_equal(room.nr_ranges, NR_HOLES);
+	extend_list(RPC_FEATURE_RANGES, many, 1);
+	assert_int_equal(room.nr_operations, 1);
+	assert_int_equal(room.nr_ranges, 0);
+	file_map_free(&inode.map);
+	pthread_mutex_destroy(&session.lock);
+}
+
 TEST_GROUP(files_meanwhile)
 {
 	const struct CMUnitTest tests[] = {
@@ -821,6 +901,7 @@ TEST_GROUP(files_meanwhile)
 		MEANWHILE_TEST(forgets_what_may_have_been_closed),
 		MEANWHILE_TEST(gives_back_though_others_read),
 		MEANWHILE_TEST(gives_back_with_the_second_of_two),
+		MEANWHILE_TEST(asks_once_for_all_holes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -332,7 +332,7 @@ static void test_resumed(void **state)
 	end_one(used);
 }
 
-/* Many inodes are freed while the session's lock is held. They wait for near copies together. */
+/* Many inodes are freed while the session's lock is held. They wait together until nobody goes by their views. */
 static void test_freed_together(void **state)
 {
 	uint64_t runs[] = {0, 1, 1};

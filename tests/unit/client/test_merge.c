@@ -184,7 +184,7 @@ static void test_parts(void **state)
 	assert_memory_not_equal(there + UNIT + 250, memory + 800, 100);
 }
 
-/* Such lists are done as they are. */
+/* The client does a list as it is if its pieces lie apart, or if it writes some bytes twice. */
 static void test_not_merged(void **state)
 {
 	struct merge merge;

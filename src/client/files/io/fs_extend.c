@@ -7,8 +7,10 @@
 #include "base/error.h"
 #include "client/files/inode/fs_call.h"
 #include "client/files/io/fs_extend.h"
+#include "rpc/manager_features.h"
 
-#define EXTEND_ROUNDS 64 /* others may take what we made the pool larger for */
+#define EXTEND_ROUNDS 64    /* others may take what we made the pool larger for */
+#define RANGES_MAX    4096U /* that a manager takes at once */
 
 /* ---- Room */
 
@@ -32,16 +34,14 @@ struct extension {
 	bool is_anywhere; /* room of servers that are away will do */
 };
 
-static void extension_add(struct extension *extension, const struct file_wish *wish,
-			  const struct afar_file_vector *vector)
+/* Adds an operation. The caller says which room it is to make. */
+static Afar__FileExtend *add_operation(struct extension *extension, const struct file_wish *wish)
 {
 	unsigned i = extension->nr++;
 	Afar__FileExtend *extend = &extension->extends[i];
 
 	afar__file_extend__init(extend);
 	extend->ino = extension->inode->ino;
-	extend->offset = vector->offset;
-	extend->length = vector->length;
 	extend->is_exact = wish->is_exact;
 	extend->size = wish->size;
 	pthread_mutex_lock(&extension->inode->lock);
@@ -55,6 +55,16 @@ static void extension_add(struct extension *extension, const struct file_wish *w
 	extension->operations[i].what_case = AFAR__FILE_CHANGE__WHAT_EXTEND;
 	extension->operations[i].extend = extend;
 	extension->list[i] = &extension->operations[i];
+	return extend;
+}
+
+static uint64_t bytes_of(const Afar__FileExtend *extend)
+{
+	uint64_t bytes = extend->length + 2 * FILE_UNIT;
+
+	for (size_t i = 1; i < extend->n_ranges; i += 2)
+		bytes += extend->ranges[i] * FILE_UNIT;
+	return bytes;
 }
 
 static void take_ahead(struct file_inode *inode, const Afar__FileResult *result)
@@ -137,7 +147,7 @@ static int extend_once(struct extension *extension)
 	for (unsigned i = 0; i < extension->nr && ret == 0; i++) {
 		if (answer.results[i]->status == -ENOSPC) {
 			full = fs_result_fail(answer.results[i]);
-			extension->bytes += extension->extends[i].length + 2 * FILE_UNIT;
+			extension->bytes += bytes_of(&extension->extends[i]);
 			continue;
 		}
 		ret = take_result(extension->inode, &extension->extends[i], answer.results[i]);
@@ -187,29 +197,115 @@ static int extend_patiently(struct extension *extension)
 	return ret;
 }
 
-int inode_extend(struct file_inode *inode, const struct file_wish *wish)
+/* The thread that extended before us may have got more than it needed. */
+static bool is_there(struct file_inode *inode, const struct file_wish *wish,
+		     const struct afar_file_vector *vector)
 {
-	struct extension *extension = calloc(1, sizeof(*extension));
+	return vector->length == 0 || (wish->size == 0 && covers(inode, vector));
+}
+
+/* An operation for each range. */
+static int extend_each(struct extension *extension, const struct file_wish *wish)
+{
 	int ret = 0;
 
-	if (!extension)
-		return error_code(-ENOMEM);
-	extension->inode = inode;
-	pthread_mutex_lock(&inode->extending);
 	for (unsigned i = 0; i < wish->nr && ret == 0; i++) {
 		const struct afar_file_vector *vector = &wish->vectors[i];
+		Afar__FileExtend *extend;
 
-		/* The thread that extended before us may have got more than it needed. */
-		if (vector->length == 0 || (wish->size == 0 && covers(inode, vector)))
+		if (is_there(extension->inode, wish, vector))
 			continue;
-		extension_add(extension, wish, vector);
+		extend = add_operation(extension, wish);
+		extend->offset = vector->offset;
+		extend->length = vector->length;
 		if (extension->nr < FS_CALL_MAX)
 			continue;
 		ret = extend_patiently(extension);
 		extension->nr = 0;
 	}
-	if (ret == 0 && extension->nr != 0)
+	return ret == 0 && extension->nr != 0 ? extend_patiently(extension) : ret;
+}
+
+/* Some units: where they begin, and how many they are. */
+struct range {
+	uint64_t from, nr;
+};
+
+static int compare_ranges(const void *left, const void *right)
+{
+	uint64_t a = ((const struct range *)left)->from, b = ((const struct range *)right)->from;
+
+	return (a > b) - (a < b);
+}
+
+/* Joins those that touch or overlap. They ascend. Returns how many are left. */
+static size_t join_ranges(struct range *ranges, size_t nr)
+{
+	size_t last = 0;
+
+	for (size_t i = 1; i < nr; i++) {
+		uint64_t behind = ranges[last].from + ranges[last].nr;
+		uint64_t end = ranges[i].from + ranges[i].nr;
+
+		if (ranges[i].from > behind)
+			ranges[++last] = ranges[i];
+		else if (end > behind)
+			ranges[last].nr = end - ranges[last].from;
+	}
+	return nr != 0 ? last + 1 : 0;
+}
+
+/* Lists the units that a wish lacks. */
+static size_t find_ranges(struct file_inode *inode, const struct file_wish *wish,
+			  struct range *ranges)
+{
+	size_t nr = 0;
+
+	for (unsigned i = 0; i < wish->nr; i++) {
+		const struct afar_file_vector *vector = &wish->vectors[i];
+		uint64_t from = vector->offset / FILE_UNIT;
+
+		if (!is_there(inode, wish, vector))
+			ranges[nr++] = (struct range){
+				from, file_units_up(vector->offset + vector->length) - from};
+	}
+	qsort(ranges, nr, sizeof(*ranges), compare_ranges);
+	return join_ranges(ranges, nr);
+}
+
+/* One operation for many of them. */
+static int extend_ranges(struct extension *extension, const struct file_wish *wish)
+{
+	struct range *ranges = calloc(wish->nr, sizeof(*ranges));
+	size_t nr = ranges ? find_ranges(extension->inode, wish, ranges) : 0;
+	int ret = ranges ? 0 : error_code(-ENOMEM);
+
+	for (size_t i = 0; i < nr && ret == 0; i += RANGES_MAX) {
+		size_t more = nr - i < RANGES_MAX ? nr - i : RANGES_MAX;
+		Afar__FileExtend *extend = add_operation(extension, wish);
+
+		extend->ranges = (uint64_t *)&ranges[i];
+		extend->n_ranges = 2 * more;
 		ret = extend_patiently(extension);
+		extension->nr = 0;
+	}
+	free(ranges);
+	return ret;
+}
+
+int inode_extend(struct file_inode *inode, const struct file_wish *wish)
+{
+	struct extension *extension = calloc(1, sizeof(*extension));
+	int ret;
+
+	if (!extension)
+		return error_code(-ENOMEM);
+	extension->inode = inode;
+	pthread_mutex_lock(&inode->extending);
+	if (wish->nr > 1 && session_has_feature(inode->fs->ns->session, RPC_FEATURE_RANGES))
+		ret = extend_ranges(extension, wish);
+	else
+		ret = extend_each(extension, wish);
 	pthread_mutex_unlock(&inode->extending);
 	free(extension);
 	return ret;

@@ -1,33 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `file` on reading ahead: a file on flash, read from front to back by small blocking calls, one after the other.
+ * Rows on reading ahead: a file on flash, read from front to back by small blocking calls, one after the other.
  * The reference is the same without read-ahead. A mount reads ahead of all programs, so there it is the file read from its end
  * on.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "file.h"
 #include "peers/fuse_mount.h"
+#include "suites/sharing/sharing.h"
 
 #define SERVER_BYTES (256 * MIB)
 #define FLASH_BYTES  (512 * MIB)
 #define FILE_BYTES   (64 * MIB)
 #define PLAIN_BYTES  (4 * MIB) /* that the reference reads of these */
 #define PIECE_MAX    MIB
-#define NAME	     "ahead"
 
 struct ahead_stage {
-	struct cluster *cluster;
-	struct scene scene;
-	struct afar_fs *fs;
-	struct afar_file *file, *advised;
+	struct file_scene at;
+	struct afar_file *advised;
 	struct fuse_mount mount;
-	char *memory;
 };
 
 /* ---- The library */
@@ -39,7 +35,7 @@ static int read_library(struct ahead_stage *stage, struct afar_file *file,
 	uint64_t begin = clock_ns();
 
 	for (uint64_t done = 0; done < bytes; done += size) {
-		ssize_t nr = afar_file_pread(file, stage->memory, size, done);
+		ssize_t nr = afar_file_pread(file, stage->at.memory, size, done);
 
 		if (nr != (ssize_t)size)
 			return scene_fail(row->name, nr < 0 ? (int)nr : -EIO);
@@ -64,7 +60,7 @@ static int run_library_plain(void *state, const struct bench_row *row, unsigned 
 	struct ahead_stage *stage = state;
 
 	(void)repetition;
-	return read_library(stage, stage->file, row, bench_bytes(PLAIN_BYTES, PIECE_MAX), value);
+	return read_library(stage, stage->at.file, row, bench_bytes(PLAIN_BYTES, PIECE_MAX), value);
 }
 
 /* ---- A mount that passes the kernel's pages by */
@@ -74,11 +70,11 @@ static int read_mount(struct ahead_stage *stage, const struct bench_row *row, ui
 		      bool is_backwards, double *value)
 {
 	const size_t size = *(const size_t *)row->parameters;
-	char path[sizeof(stage->mount.place) + sizeof(NAME) + 1];
+	char path[sizeof(stage->mount.place) + sizeof(FILE_NAME) + 1];
 	uint64_t begin;
 	int fd, ret = 0;
 
-	snprintf(path, sizeof(path), "%s/" NAME, stage->mount.place);
+	snprintf(path, sizeof(path), "%s/" FILE_NAME, stage->mount.place);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return bench_fail(-errno, "%s: %s", path, strerror(errno));
@@ -87,7 +83,7 @@ static int read_mount(struct ahead_stage *stage, const struct bench_row *row, ui
 		/* Every fourth piece, from the end on. */
 		const uint64_t at = is_backwards ? 4 * (bytes - size - done) : done;
 
-		if (pread(fd, stage->memory, size, (off_t)at) != (ssize_t)size)
+		if (pread(fd, stage->at.memory, size, (off_t)at) != (ssize_t)size)
 			ret = errno ? -errno : -EIO;
 		if (bench_is_interrupted())
 			ret = -EINTR;
@@ -121,14 +117,7 @@ static void teardown(void *state)
 	fuse_mount_end(&stage->mount);
 	if (stage->advised)
 		afar_file_close(stage->advised);
-	if (stage->file)
-		afar_file_close(stage->file);
-	if (stage->fs)
-		afar_fs_close(stage->fs);
-	scene_close(&stage->scene);
-	cluster_stop(stage->cluster);
-	free(stage->memory);
-	free(stage);
+	file_scene_end(stage);
 }
 
 static int fill(struct ahead_stage *stage)
@@ -136,60 +125,46 @@ static int fill(struct ahead_stage *stage)
 	ssize_t nr = 0;
 
 	for (uint64_t offset = 0; offset < FILE_BYTES && nr >= 0; offset += PIECE_MAX)
-		nr = afar_file_pwrite(stage->file, stage->memory, PIECE_MAX, offset);
+		nr = afar_file_pwrite(stage->at.file, stage->at.memory, PIECE_MAX, offset);
 	if (nr >= 0)
-		nr = afar_file_sync(stage->file);
+		nr = afar_file_sync(stage->at.file);
 	return nr < 0 ? scene_fail("fill a file", (int)nr) : 0;
 }
 
 /* The one who has written closes, and both read. */
 static int open_twice(struct ahead_stage *stage)
 {
-	const uint64_t ino = afar_file_ino(stage->file);
-	int ret = afar_file_close(stage->file);
+	const uint64_t ino = afar_file_ino(stage->at.file);
+	int ret = afar_file_close(stage->at.file);
 
-	stage->file = NULL;
+	stage->at.file = NULL;
 	if (!ret)
-		ret = afar_file_open(stage->fs, NULL, ino, O_RDONLY, &stage->file);
+		ret = afar_file_open(stage->at.fs, NULL, ino, O_RDONLY, &stage->at.file);
 	if (!ret)
-		ret = afar_file_open(stage->fs, NULL, ino, O_RDONLY, &stage->advised);
+		ret = afar_file_open(stage->at.fs, NULL, ino, O_RDONLY, &stage->advised);
 	if (!ret)
 		ret = afar_file_advise(stage->advised, AFAR_ADVICE_SEQUENTIAL);
 	return ret ? scene_fail("open a file", ret) : 0;
 }
 
-static int begin(struct ahead_stage *stage)
+static int begin(struct ahead_stage **out)
 {
-	int ret = cluster_start_flash(1, SERVER_BYTES, FLASH_BYTES, &stage->cluster);
+	const struct file_setting setting = {.server_bytes = SERVER_BYTES,
+					     .flash_bytes = FLASH_BYTES,
+					     .memory_bytes = PIECE_MAX};
+	struct ahead_stage *stage;
+	int ret = file_scene_make(&setting, sizeof(*stage), (void **)&stage);
 
 	if (!ret)
-		ret = scene_open(&stage->scene, cluster_uri(stage->cluster), 0);
-	if (!ret)
-		ret = file_fs_open(stage->scene.session, AFAR_TIER_FLASH, &stage->fs);
-	if (!ret)
-		ret = file_make(stage->fs, NAME, &stage->file);
-	if (!ret)
 		ret = fill(stage);
-	return ret ? ret : open_twice(stage);
+	if (!ret)
+		ret = open_twice(stage);
+	return file_scene_ready(ret, stage, teardown, (void **)out);
 }
 
 static int setup(void **state)
 {
-	struct ahead_stage *stage = calloc(1, sizeof(*stage));
-	int ret;
-
-	*state = NULL;
-	if (!stage)
-		return bench_fail(-ENOMEM, "no memory for the suite");
-	stage->memory = aligned_alloc(4 * KIB, PIECE_MAX);
-	if (stage->memory)
-		memset(stage->memory, 0x5A, PIECE_MAX);
-	ret = stage->memory ? begin(stage) : bench_fail(-ENOMEM, "no memory for the suite");
-	if (ret)
-		teardown(stage);
-	else
-		*state = stage;
-	return ret;
+	return begin((struct ahead_stage **)state);
 }
 
 #define SIZES(name, run, run_plain, bar, bar_64)                                              \
@@ -203,7 +178,7 @@ static int setup(void **state)
 static const struct bench_row rows[] = {
 	SIZES(", flash", run_library, run_library_plain, 4, 1),
 };
-const struct bench_stage file_ahead_stage = {setup, teardown, rows, NR_ROWS(rows)};
+const struct bench_stage sharing_ahead_stage = {setup, teardown, rows, NR_ROWS(rows)};
 
 static struct bench_row mount_rows[] = {
 	SIZES(", fuse direct, on flash", run_mount, run_mount_plain, 4, 1),
@@ -219,17 +194,12 @@ static int setup_mount(void **state)
 		bench_skip(mount_rows, NR_ROWS(mount_rows), fuse_mount_missing());
 		return 0;
 	}
-	ret = setup(state);
-	stage = *state;
-	if (ret || !stage)
-		return ret;
-	ret = fuse_mount_afar(&stage->mount, cluster_uri(stage->cluster), FILE_FS, "direct");
-	if (ret) {
-		teardown(stage);
-		*state = NULL;
-	}
-	return ret;
+	ret = begin(&stage);
+	if (!ret)
+		ret = fuse_mount_afar(&stage->mount, cluster_uri(stage->at.cluster), FILE_FS,
+				      "direct");
+	return file_scene_ready(ret, stage, teardown, state);
 }
 
-const struct bench_stage file_ahead_fuse_stage = {setup_mount, teardown, mount_rows,
-						  NR_ROWS(mount_rows)};
+const struct bench_stage sharing_ahead_fuse_stage = {setup_mount, teardown, mount_rows,
+						     NR_ROWS(mount_rows)};

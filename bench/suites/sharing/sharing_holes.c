@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `file` on writes of 4 KiB that need room. They go into the holes of a sparse file, or to the end of one that
+ * Rows on writes of 4 KiB that need room. They go into the holes of a sparse file, or to the end of one that
  * grows. A file gets room for many of them at once, so the manager is asked for few. The reference is the same over what is
  * there.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "file.h"
+#include "suites/sharing/sharing.h"
 
 #define UNIT	     (4 * KIB)
 #define NR_UNITS     4096U
@@ -26,11 +25,8 @@ struct holes {
 };
 
 struct holes_stage {
-	struct cluster *cluster;
-	struct scene scene; /* its session alone */
-	struct afar_fs *fs;
-	struct afar_file *whole; /* that the reference writes to */
-	char *memory;		 /* a unit for each of a call */
+	struct file_scene
+		at; /* with the file that the reference writes to, and memory for each unit of a call */
 	unsigned nr_made;
 	uint64_t units[NR_UNITS];
 	struct afar_file_vector vectors[NR_UNITS];
@@ -67,7 +63,7 @@ static int write_all(struct holes_stage *stage, const struct bench_row *row, str
 		for (unsigned j = 0; j < holes->per_call; j++)
 			stage->vectors[j] = (struct afar_file_vector){
 				.offset = stage->units[i + j] * UNIT,
-				.data = stage->memory + j * UNIT,
+				.data = stage->at.memory + j * UNIT,
 				.length = UNIT,
 			};
 		written = afar_file_writex(file, stage->vectors, holes->per_call);
@@ -88,7 +84,7 @@ static int run_holes(void *state, const struct bench_row *row, unsigned repetiti
 
 	(void)repetition;
 	snprintf(name, sizeof(name), "holes-%u", stage->nr_made++);
-	ret = file_make(stage->fs, name, &file);
+	ret = file_make(stage->at.fs, name, &file);
 	if (!ret && !holes->is_extending)
 		ret = afar_file_truncate(file, BYTES);
 	if (!ret)
@@ -106,49 +102,22 @@ static int run_whole(void *state, const struct bench_row *row, unsigned repetiti
 	struct holes_stage *stage = state;
 
 	(void)repetition;
-	return write_all(stage, row, stage->whole, value);
-}
-
-static void teardown(void *state)
-{
-	struct holes_stage *stage = state;
-
-	if (stage->whole)
-		afar_file_close(stage->whole);
-	if (stage->fs)
-		afar_fs_close(stage->fs);
-	scene_close(&stage->scene);
-	cluster_stop(stage->cluster);
-	free(stage->memory);
-	free(stage);
+	return write_all(stage, row, stage->at.file, value);
 }
 
 static int setup_over(const char *transport, void **state)
 {
 	const struct bench_row fill = {.name = "fill",
 				       .parameters = &(const struct holes){1, 1, false, false}};
-	struct holes_stage *stage = calloc(1, sizeof(*stage));
+	const struct file_setting setting = {
+		.transport = transport, .server_bytes = SERVER_BYTES, .memory_bytes = BYTES};
+	struct holes_stage *stage;
 	double ignored;
-	int ret;
+	int ret = file_scene_make(&setting, sizeof(*stage), (void **)&stage);
 
-	if (!stage)
-		return bench_fail(-ENOMEM, "no memory for the suite");
-	stage->memory = calloc(NR_UNITS, UNIT);
-	ret = stage->memory ? cluster_start_over(transport, 1, SERVER_BYTES, &stage->cluster)
-			    : bench_fail(-ENOMEM, "no memory for the suite");
 	if (!ret)
-		ret = scene_open(&stage->scene, cluster_uri(stage->cluster), 0);
-	if (!ret)
-		ret = file_fs_open(stage->scene.session, AFAR_TIER_DRAM, &stage->fs);
-	if (!ret)
-		ret = file_make(stage->fs, "whole", &stage->whole);
-	if (!ret)
-		ret = write_all(stage, &fill, stage->whole, &ignored);
-	if (ret)
-		teardown(stage);
-	else
-		*state = stage;
-	return ret;
+		ret = write_all(stage, &fill, stage->at.file, &ignored);
+	return file_scene_ready(ret, stage, file_scene_end, state);
 }
 
 static int setup_local(void **state)
@@ -175,6 +144,7 @@ static int setup_tcp(void **state)
 static const struct bench_row rows_local[] = {HOLES_ROWS("local", BENCH_REPORTED)};
 static const struct bench_row rows_tcp[] = {HOLES_ROWS("tcp", BAR)};
 
-const struct bench_stage file_holes_local_stage = {setup_local, teardown, rows_local,
-						   NR_ROWS(rows_local)};
-const struct bench_stage file_holes_tcp_stage = {setup_tcp, teardown, rows_tcp, NR_ROWS(rows_tcp)};
+const struct bench_stage sharing_holes_local_stage = {setup_local, file_scene_end, rows_local,
+						      NR_ROWS(rows_local)};
+const struct bench_stage sharing_holes_tcp_stage = {setup_tcp, file_scene_end, rows_tcp,
+						    NR_ROWS(rows_tcp)};
