@@ -33,6 +33,8 @@ struct cache_pair {
  * cache_pair_close(), also after an error. */
 int cache_pair_open(struct cache_pair *pair, uint64_t bytes, bool is_sleepy);
 void cache_pair_close(struct cache_pair *pair);
+/* Does the same, and all pages of the region, which must fit, are kept. */
+int cache_pair_open_hot(struct cache_pair *pair, uint64_t bytes, bool is_sleepy);
 
 /* Returns, in `*out`, what the store has counted under this name in `afar status --json`. */
 int cache_count(const struct scene *scene, const char *name, uint64_t *out);

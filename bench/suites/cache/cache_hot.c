@@ -95,7 +95,7 @@ static int set_up(void **state, bool is_sleepy)
 
 	if (!stage)
 		return bench_fail(-ENOMEM, "no memory for the suite");
-	ret = cache_pair_open(&stage->pair, REGION_BYTES, is_sleepy);
+	ret = cache_pair_open_hot(&stage->pair, REGION_BYTES, is_sleepy);
 	if (ret)
 		teardown(stage);
 	else

@@ -102,7 +102,7 @@ static int setup(void **state)
 	stage->memory = aligned_alloc(CACHE_PAGE, CACHE_PAGE);
 	ret = stage->memory ? 0 : bench_fail(-ENOMEM, "no memory for the suite");
 	if (!ret)
-		ret = cache_pair_open(&stage->pair, REGION_BYTES, false);
+		ret = cache_pair_open_hot(&stage->pair, REGION_BYTES, false);
 	if (ret)
 		teardown(stage);
 	else

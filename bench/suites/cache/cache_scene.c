@@ -41,6 +41,29 @@ int cache_pair_open(struct cache_pair *pair, uint64_t bytes, bool is_sleepy)
 	return ret ? ret : open_session(&pair->bare);
 }
 
+/* Reads of more would go past the cache. */
+static int read_all(const struct cache_side *side, uint64_t bytes)
+{
+	static char memory[64 * KIB];
+
+	for (uint64_t at = 0; at < bytes; at += sizeof(memory)) {
+		ssize_t got = afar_region_pread(side->scene.region, memory, sizeof(memory), at);
+
+		if (got < 0)
+			return scene_fail("read", (int)got);
+	}
+	return 0;
+}
+
+int cache_pair_open_hot(struct cache_pair *pair, uint64_t bytes, bool is_sleepy)
+{
+	int ret = cache_pair_open(pair, bytes, is_sleepy);
+
+	if (!ret)
+		ret = read_all(&pair->kept, bytes);
+	return ret ? ret : read_all(&pair->bare, bytes);
+}
+
 static void close_side(struct cache_side *side)
 {
 	scene_close(&side->scene);
