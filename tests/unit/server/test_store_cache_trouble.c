@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A store that keeps pages, and others that do not do their part. A client wants all pages at once, and
- * dies. A device answers late, or never, while many wait for one page.
+ * dies. A device answers late, or never, while many wait for one page. The machine is short of memory.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/clock.h"
 #include "lib/base/effort.h"
@@ -231,12 +232,104 @@ static void test_a_device_never_answers(void **state)
 	cached_bed_close(&bed);
 }
 
+/* ---- A machine that is short of memory */
+
+#define ROOM	 (4 * MIB) /* of the cache: a frame for each page of the extent */
+#define NR_PAGES (CACHED_EXTENT_BYTES / FTL_BLOCK)
+
+static unsigned nr_resident(const struct cached_bed *bed, uint64_t from)
+{
+	unsigned char pages[NR_PAGES];
+	unsigned nr = 0;
+
+	assert_int_equal(mincore((char *)bed->store->pages.frames + from, ROOM - from, pages), 0);
+	for (uint64_t i = 0; i < (ROOM - from) / FTL_BLOCK; i++)
+		nr += pages[i] & 1;
+	return nr;
+}
+
+static void await_cache_bytes(struct cached_bed *bed, uint64_t bytes)
+{
+	const uint64_t deadline = clock_deadline_ms(DATA_CLIENT_PATIENCE_MS);
+
+	while (cached_count(bed).cache_bytes != bytes) {
+		assert_true(clock_ns() < deadline);
+		test_pause();
+	}
+}
+
+static void run_later(void *argument)
+{
+	struct look *look = argument;
+
+	pages_ease(&look->bed->store->pages, clock_ns() + UINT64_C(61000000000));
+	look->bed->store->is_count_due = true;
+	cached_order_done(&look->order, 0);
+}
+
+/* Tells the store that a minute has passed. */
+static void ease(struct cached_bed *bed)
+{
+	struct look look = {.bed = bed};
+
+	cached_order_open(&look.order);
+	assert_int_equal(progress_run(store_progress(bed->store), run_later, &look), 0);
+	cached_order_await(&look.order);
+}
+
+static void expect_all(struct cached_bed *bed)
+{
+	for (uint64_t i = 0; i < NR_PAGES; i++)
+		cached_expect(bed, i * FTL_BLOCK, FTL_BLOCK);
+}
+
+/* It gets half of the cache's memory, as soon as no read goes there any more, and 2 MiB stay. A minute
+ * later the store takes it again. */
+static void test_memory_is_given_back(void **state)
+{
+	static struct cached_reader reader;
+	struct cached_bed bed;
+
+	(void)state;
+	cached_bed_open(&bed, ROOM);
+	for (uint64_t at = 0; at < CACHED_EXTENT_BYTES; at += MIB)
+		cached_write(&bed, at, MIB, false);
+	if (bed.store->pages.is_reserved) {
+		cached_bed_close(&bed);
+		skip();
+	}
+	for (uint64_t i = 0; i < NR_PAGES - 1; i++)
+		cached_expect(&bed, i * FTL_BLOCK, FTL_BLOCK);
+	flash_gate_hold(FLASH_IO_READ);
+	cached_reader_begin(&bed, &reader, 2, (NR_PAGES - 1ULL) * FTL_BLOCK);
+	flash_gate_await(FLASH_IO_READ, 1);
+	assert_int_equal(store_press(bed.store), 0);
+	await_cache_bytes(&bed, ROOM / 2);
+	assert_true(nr_resident(&bed, ROOM / 2) > 0);
+	cached_expect(&bed, 0, FTL_BLOCK);
+	flash_gate_release();
+	assert_int_equal(cached_reader_end(&reader), 0);
+	assert_memory_equal(reader.bytes, bed.image + (NR_PAGES - 1ULL) * FTL_BLOCK, FTL_BLOCK);
+	while (nr_resident(&bed, ROOM / 2) > 0)
+		test_pause();
+	expect_all(&bed);
+	assert_int_equal(store_press(bed.store), 0);
+	assert_int_equal(look_at_table(&bed).nr_frames, ROOM / 2 / FTL_BLOCK);
+	ease(&bed);
+	await_cache_bytes(&bed, ROOM);
+	expect_all(&bed);
+	expect_all(&bed);
+	assert_int_equal(look_at_table(&bed).nr_used, NR_PAGES);
+	cached_bed_close(&bed);
+}
+
 TEST_GROUP(store_cache_trouble)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_client_wants_all_and_dies),
 		cmocka_unit_test(test_a_device_answers_late),
 		cmocka_unit_test(test_a_device_never_answers),
+		cmocka_unit_test(test_memory_is_given_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
