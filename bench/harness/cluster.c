@@ -56,6 +56,7 @@ struct cluster {
 	const char *lanes;     /* of its servers; NULL: one over the transport */
 	const char *flash;     /* that its server lends; NULL: none */
 	const char *scrub;     /* the rate; NULL: the usual one */
+	const char *cache;     /* NULL: nothing is said of it */
 	bool is_sleepy;
 };
 
@@ -301,6 +302,8 @@ static void add_server(struct arguments *arguments, const struct cluster *cluste
 		add(arguments, "--flash", arguments->flash);
 	if (cluster->scrub)
 		add(arguments, "--scrub", cluster->scrub);
+	if (cluster->cache)
+		add(arguments, "--cache", cluster->cache);
 	if (cluster->is_sleepy)
 		add(arguments, "--spin-us", "0");
 }
@@ -406,13 +409,15 @@ int cluster_start_staged(uint64_t stage_bytes, uint64_t server_bytes, struct clu
 	return start(&wanted, 1, out);
 }
 
-int cluster_start_on_store(const char *flash, bool is_sleepy, uint64_t server_bytes,
+int cluster_start_on_store(const struct cluster_store *store, uint64_t server_bytes,
 			   struct cluster **out)
 {
 	const struct cluster wanted = {.transport = "tcp",
 				       .server_bytes = server_bytes,
-				       .flash = flash,
-				       .is_sleepy = is_sleepy};
+				       .flash = store->path,
+				       .cache = store->cache,
+				       .scrub = store->scrub,
+				       .is_sleepy = store->is_sleepy};
 
 	return start(&wanted, 1, out);
 }

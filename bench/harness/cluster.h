@@ -27,10 +27,15 @@ int cluster_start_over(const char *transport, unsigned nr_servers, uint64_t serv
 /* Starts a cluster over tcp with one server. The server stages server-driven transfers through
  * buffers of `stage_bytes` in all. */
 int cluster_start_staged(uint64_t stage_bytes, uint64_t server_bytes, struct cluster **out);
-/* Starts a cluster over tcp with one server, which also lends `flash`: the path of a file with a
- * flash layer. The string must outlive the cluster. `is_sleepy`: the server does not spin before it
- * sleeps. */
-int cluster_start_on_store(const char *flash, bool is_sleepy, uint64_t server_bytes,
+/* A store of a server, and how that serves it. The strings must outlive the cluster. */
+struct cluster_store {
+	const char *path;  /* of a file with a flash layer */
+	const char *cache; /* pages are kept in so much memory (`afard --cache`); NULL: not said */
+	const char *scrub; /* the rate; NULL: the usual one */
+	bool is_sleepy;	   /* the server does not spin before it sleeps */
+};
+/* Starts a cluster over tcp with one server, which also lends the store. */
+int cluster_start_on_store(const struct cluster_store *store, uint64_t server_bytes,
 			   struct cluster **out);
 /* Starts a manager at `host`, and a server there with the lanes that `--data-listen` is given. Both
  * strings must outlive the cluster. */

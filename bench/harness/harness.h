@@ -143,6 +143,7 @@ extern const struct bench_suite *const bench_suites[];
 
 extern const struct bench_suite bench_suite_apps;
 extern const struct bench_suite bench_suite_barrier;
+extern const struct bench_suite bench_suite_cache;
 extern const struct bench_suite bench_suite_clients;
 extern const struct bench_suite bench_suite_control;
 extern const struct bench_suite bench_suite_file;

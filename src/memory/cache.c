@@ -18,6 +18,8 @@
 struct cache {
 	struct cache_frame *frames;
 	uint32_t nr_frames;
+	uint32_t limit;		      /* of them, these are used */
+	uint32_t nr_beyond;	      /* frames behind the limit that are not EMPTY */
 	struct cache_frame **buckets; /* of frames that are VALID, or FILLING and not doomed */
 	uint32_t bucket_mask;
 	struct cds_list_head empty;
@@ -39,7 +41,7 @@ int cache_open(void *memory, uint32_t nr_frames, struct cache **out)
 
 	if (!cache)
 		return -ENOMEM;
-	cache->nr_frames = cache->stat.nr_frames = nr_frames;
+	cache->nr_frames = cache->limit = cache->stat.nr_frames = nr_frames;
 	cache->bucket_mask = cache_buckets(nr_frames) - 1;
 	cache->changing_mask =
 		cache_buckets(nr_frames > CHANGING_MIN ? nr_frames : CHANGING_MIN) - 1;
@@ -116,19 +118,23 @@ static void hide(struct cache *cache, const struct cache_frame *frame)
 	*link = frame->next;
 }
 
+/* A frame behind the limit is in no list then. */
 static void make_empty(struct cache *cache, struct cache_frame *frame)
 {
 	assert(frame->nr_pins == 0 && cds_list_empty(&frame->waits));
 	become(frame, CACHE_EMPTY);
-	cds_list_add(&frame->node, &cache->empty);
 	cache->stat.nr_used--;
+	if (frame >= cache->frames + cache->limit)
+		cache->nr_beyond--;
+	else
+		cds_list_add(&frame->node, &cache->empty);
 }
 
 /* ---- Which goes first */
 
 static void enqueue(struct cache *cache, struct cache_frame *frame, unsigned queue)
 {
-	frame->sinks_at = cache->nr_uses + (uint64_t)LIFE * cache->nr_frames;
+	frame->sinks_at = cache->nr_uses + (uint64_t)LIFE * cache->limit;
 	cds_list_add_tail(&frame->node, &cache->queues[queue]);
 }
 
@@ -301,7 +307,7 @@ struct cache_frame *cache_pin(struct cache *cache, uint64_t range, uint32_t bloc
 
 	if (!frame || frame->state != CACHE_VALID)
 		return NULL;
-	if (frame->nr_pins == 0 && cache->nr_pinned >= cache->nr_frames / PINNED_SHARE)
+	if (frame->nr_pins == 0 && cache->nr_pinned >= cache->limit / PINNED_SHARE)
 		return NULL;
 	if (frame->nr_pins++ == 0) {
 		cds_list_del(&frame->node);
@@ -406,4 +412,44 @@ void cache_change_end(struct cache *cache, struct cache_change *change)
 	for (uint64_t i = 0; i < change->count; i++)
 		cache->changing[cache_hash(change->range, (uint32_t)(change->block + i)) &
 				cache->changing_mask]--;
+}
+
+/* ---- The limit */
+
+static void withdraw(struct cache *cache, struct cache_frame *frame)
+{
+	if (frame->state == CACHE_EMPTY) {
+		cds_list_del(&frame->node);
+		return;
+	}
+	cache->nr_beyond++;
+	if (frame->state == CACHE_VALID)
+		remember(cache, frame);
+	if (frame->state == CACHE_VALID || (frame->state == CACHE_FILLING && !frame->is_doomed))
+		invalidate(cache, frame);
+}
+
+static void bring_back(struct cache *cache, struct cache_frame *frame)
+{
+	if (frame->state == CACHE_EMPTY)
+		cds_list_add_tail(&frame->node, &cache->empty);
+	else
+		cache->nr_beyond--;
+}
+
+void cache_limit(struct cache *cache, uint32_t nr)
+{
+	const uint32_t before = cache->limit;
+
+	assert(nr > 0 && nr <= cache->nr_frames);
+	cache->limit = cache->stat.nr_frames = nr;
+	for (uint32_t i = nr; i < before; i++)
+		withdraw(cache, &cache->frames[i]);
+	for (uint32_t i = before; i < nr; i++)
+		bring_back(cache, &cache->frames[i]);
+}
+
+uint32_t cache_nr_beyond(const struct cache *cache)
+{
+	return cache->nr_beyond;
 }

@@ -58,8 +58,8 @@ struct cache_stat {
 	uint64_t nr_misses; /* became a read of the layer that fills a frame */
 	uint64_t nr_shared; /* waited for such a read of another's */
 	uint64_t nr_past; /* were read past the table: a change stood, or no frame was to be had */
-	uint32_t nr_frames;
-	uint32_t nr_used; /* frames that hold a block, or will */
+	uint32_t nr_frames; /* up to the limit */
+	uint32_t nr_used;   /* frames that hold a block, or will */
 };
 
 struct cache;
@@ -78,6 +78,14 @@ static inline uint64_t cache_range(uint32_t number, uint64_t life)
 {
 	return life << 24 | number;
 }
+
+/*
+ * Uses the first `nr` frames alone from now on; at least 1. The others lose their blocks. Those who
+ * wait for these are answered, and replies that are sent from them end. Once cache_nr_beyond() is 0
+ * nobody uses the memory of the others.
+ */
+void cache_limit(struct cache *cache, uint32_t nr);
+uint32_t cache_nr_beyond(const struct cache *cache);
 
 enum cache_answer {
 	CACHE_HIT,  /* the frame has the block, until the table is called again */

@@ -29,6 +29,7 @@
 #include "server/memory/extent.h"
 #include "server/memory/zero.h"
 #include "server/server.h"
+#include "server/stores/pressure.h"
 #include "server/stores/stores.h"
 
 #define SPIN_US_DEFAULT 50U
@@ -46,6 +47,7 @@ struct server {
 	struct tickets *tickets;
 	struct extent_pool *pool;
 	struct stores stores;
+	struct pressure *pressure; /* NULL: nobody asks for it */
 	struct control *control;
 	struct fence fence;
 	struct membership *membership;
@@ -272,6 +274,19 @@ static int open_stores(struct server *server, const struct server_options *optio
 	return ret;
 }
 
+static void on_pressure(void *context)
+{
+	struct server *server = context;
+
+	stores_press(&server->stores);
+}
+
+static int watch_pressure(struct server *server, const struct server_options *options)
+{
+	return cache_of_each(options) == 0 ? 0
+					   : pressure_watch(on_pressure, server, &server->pressure);
+}
+
 static int start_control(struct server *server, struct rpc_loop *loop,
 			 const struct server_options *options)
 {
@@ -345,6 +360,8 @@ int server_start(struct rpc_loop *loop, const struct server_options *options, st
 	if (ret == 0)
 		ret = open_stores(server, options);
 	if (ret == 0)
+		ret = watch_pressure(server, options);
+	if (ret == 0)
 		ret = start_control(server, loop, options);
 	if (ret == 0)
 		ret = start_membership(server, loop, options);
@@ -385,6 +402,7 @@ void server_stop(struct server *server)
 		membership_stop(server->membership);
 	control_stop(server->control);
 	lanes_stop(server->lanes);
+	pressure_end(server->pressure);
 	stores_close(&server->stores);
 	extent_pool_close(server->pool);
 	tickets_close(server->tickets);

@@ -46,6 +46,8 @@ struct herd_process {
 	const char *uri;
 	struct herd_region region;
 	uint64_t place; /* of the last scattered operation */
+	uint64_t
+		walked; /* operations of the client that went farthest in orders before, of those that walk together */
 
 	/* The order: */
 	struct herd_order order;
@@ -203,22 +205,38 @@ static uint64_t next_place(struct herd_process *herd)
 	return herd->place * herd->order.size;
 }
 
+/* Returns where in the region the client's next operation is. */
+static uint64_t offset_of(struct herd_process *herd, const struct herd_client *client)
+{
+	const struct herd_order *order = &herd->order;
+	const uint64_t part =
+		order->part_bytes ? order->part_bytes : HERD_BYTES / order->nr_clients;
+
+	if (order->is_scattered)
+		return next_place(herd);
+	if (order->is_together)
+		return (herd->walked + client->sequence) * order->size % herd->region.bytes;
+	return (uint64_t)(client - herd->clients) * part +
+	       client->sequence % (part / order->size) * order->size;
+}
+
 static int submit(struct herd_process *herd, struct herd_client *client)
 {
 	const struct herd_order *order = &herd->order;
 	uint64_t part = HERD_BYTES / order->nr_clients;
 	uint64_t begin = (uint64_t)(client - herd->clients) * part;
-	uint64_t local = begin + client->sequence++ % (part / order->size) * order->size;
+	uint64_t local = begin + client->sequence % (part / order->size) * order->size;
 	const struct afar_op op = {
 		.opcode = order->is_write ? AFAR_OP_WRITE : AFAR_OP_READ,
 		.flags = order->flags,
 		.nr_iov = 1,
 		.target = target_of(client),
-		.offset = order->is_scattered ? next_place(herd) : local,
+		.offset = offset_of(herd, client),
 		.iov = &client->iov,
 	};
 	int ret;
 
+	client->sequence++;
 	client->iov = (struct afar_iov){client->buffer, herd->memory + local, order->size};
 	client->begun = clock_ns();
 	ret = afar_queue_submit(client->queue, &op, 1);
@@ -298,6 +316,18 @@ static void sum_up(struct herd_process *herd, uint64_t begin, struct herd_result
 	result->p999_us = percentile_us(herd->samples, nr, 0.999);
 }
 
+/* Those that walk together begin their next order where nobody has been. */
+static void walk_on(struct herd_process *herd)
+{
+	uint64_t farthest = 0;
+
+	for (unsigned i = 0; i < herd->order.nr_clients && herd->order.is_together; i++) {
+		if (herd->clients[i].sequence > farthest)
+			farthest = herd->clients[i].sequence;
+	}
+	herd->walked += farthest;
+}
+
 static int run_order(struct herd_process *herd, struct herd_result *result)
 {
 	uint64_t begin = clock_ns();
@@ -320,6 +350,7 @@ static int run_order(struct herd_process *herd, struct herd_result *result)
 	}
 	if (!ret)
 		sum_up(herd, begin, result);
+	walk_on(herd);
 	return ret;
 }
 

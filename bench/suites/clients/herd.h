@@ -40,8 +40,11 @@ struct herd_order {
 	 * again before all have. */
 	bool is_scattered;
 	bool may_sleep; /* the thread does when no client has anything to do */
-	uint16_t flags; /* AFAR_OP_… of the operations */
-	size_t size;	/* of an operation; at most HERD_BYTES / nr_clients */
+	/* All walk over the region together: each place is asked for by all of them. */
+	bool is_together;
+	uint64_t part_bytes; /* of the region, for each; 0: HERD_BYTES / nr_clients */
+	uint16_t flags;	     /* AFAR_OP_… of the operations */
+	size_t size;	     /* of an operation; at most HERD_BYTES / nr_clients */
 	uint64_t span_ns;
 };
 

@@ -19,7 +19,10 @@
 
 /* A cluster whose server has a store in a file of its own. */
 struct tier_cluster {
-	bool is_sleepy; /* before it starts: the server does not spin before it sleeps */
+	/* Before it starts: */
+	bool is_sleepy;	   /* the server does not spin before it sleeps */
+	const char *cache; /* pages are kept in so much memory; NULL: not said */
+	const char *scrub; /* the rate; NULL: the usual one */
 	struct flash_file file;
 	struct cluster *cluster;
 };

@@ -13,14 +13,14 @@
 int tier_cluster_start(struct tier_cluster *cluster, uint64_t file_bytes, bool is_sparse,
 		       uint64_t memory_bytes)
 {
+	const struct cluster_store store = {cluster->file.path, cluster->cache, cluster->scrub,
+					    cluster->is_sleepy};
 	int ret = is_sparse ? flash_file_make_sparse(&cluster->file, file_bytes)
 			    : flash_file_make(&cluster->file, file_bytes);
 
 	if (!ret)
 		ret = flash_layer_create(cluster->file.path, 0);
-	return ret ? ret
-		   : cluster_start_on_store(cluster->file.path, cluster->is_sleepy, memory_bytes,
-					    &cluster->cluster);
+	return ret ? ret : cluster_start_on_store(&store, memory_bytes, &cluster->cluster);
 }
 
 void tier_cluster_stop(struct tier_cluster *cluster)

@@ -37,6 +37,9 @@ struct pages {
 	struct cache *cache;	    /* NULL: nothing is kept */
 	void *frames;		    /* of it, so many bytes: */
 	uint64_t frames_bytes;
+	bool is_reserved;			     /* in huge pages that nobody else could have */
+	bool owes_memory;			     /* of frames behind the cache's limit */
+	uint64_t pressed_at;			     /* on clock_ns(): when the limit was changed */
 	struct cds_list_head spare_fills;	     /* struct page_fill */
 	struct cds_list_head merging[PAGES_BUCKETS]; /* struct page_block */
 	struct cds_list_head spare_blocks, spare_batches;
@@ -48,6 +51,12 @@ struct pages {
 int pages_open(struct pages *pages, uint64_t cache_bytes);
 /* Nothing may be under way. */
 void pages_close(struct pages *pages);
+
+/* The machine is short of memory: gives it half of the cache's, but for the last 2 MiB. */
+void pages_press(struct pages *pages, uint64_t now);
+/* Call it now and then. Gives what could not be given before. Takes memory again, the double, if the
+ * machine was not short of it for a minute. */
+void pages_ease(struct pages *pages, uint64_t now);
 
 /* Makes the extent's pager. */
 void pages_begin(struct store_extent *extent);

@@ -7,12 +7,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/error.h"
 #include "memory/segment.h"
 #include "server/stores/pager_private.h"
 
 #define NOT_TOLD 1
+#define EASE_NS	 UINT64_C(60000000000) /* without pressure, until it takes more memory again */
 
 struct page_fill {
 	struct cds_list_head node; /* of the spare ones */
@@ -44,6 +46,7 @@ int pages_cache_open(struct pages *pages, uint64_t bytes)
 		return error_fail(ret, "keep pages of a store: %s; give --cache less",
 				  error_last_line());
 	pages->frames_bytes = whole;
+	pages->is_reserved = backing == SEGMENT_HUGETLB;
 	ret = cache_open(pages->frames, (uint32_t)(whole / CACHE_BLOCK), &pages->cache);
 	return ret == 0 ? 0 : error_code(ret);
 }
@@ -58,6 +61,52 @@ void pages_cache_close(struct pages *pages)
 		free(fill);
 	cache_close(pages->cache);
 	segment_unmap(pages->frames, pages->frames_bytes);
+}
+
+/* ---- Memory that others need */
+
+static uint32_t limit_of(const struct pages *pages)
+{
+	struct cache_stat stat;
+
+	cache_stat(pages->cache, &stat);
+	return stat.nr_frames;
+}
+
+static void give_memory(struct pages *pages)
+{
+	const uint64_t kept = (uint64_t)limit_of(pages) * CACHE_BLOCK;
+
+	pages->owes_memory = cache_nr_beyond(pages->cache) > 0;
+	if (!pages->owes_memory && kept < pages->frames_bytes)
+		madvise((char *)pages->frames + kept, pages->frames_bytes - kept, MADV_DONTNEED);
+}
+
+void pages_press(struct pages *pages, uint64_t now)
+{
+	const uint32_t unit = SEGMENT_MIN / CACHE_BLOCK;
+	uint32_t limit;
+
+	if (!pages->cache || pages->is_reserved)
+		return;
+	limit = limit_of(pages) / 2 / unit * unit;
+	pages->pressed_at = now;
+	cache_limit(pages->cache, limit > unit ? limit : unit);
+	give_memory(pages);
+}
+
+void pages_ease(struct pages *pages, uint64_t now)
+{
+	const uint32_t all = (uint32_t)(pages->frames_bytes / CACHE_BLOCK);
+
+	if (!pages->cache)
+		return;
+	if (pages->owes_memory)
+		give_memory(pages);
+	if (limit_of(pages) == all || now - pages->pressed_at < EASE_NS)
+		return;
+	pages->pressed_at = now;
+	cache_limit(pages->cache, limit_of(pages) < all / 2 ? limit_of(pages) * 2 : all);
 }
 
 /* ---- A transfer's blocks */

@@ -282,6 +282,21 @@ void store_stop(struct store *store)
 	store_free(store);
 }
 
+static void run_press(void *argument)
+{
+	struct store *store = argument;
+
+	if (store->is_closed || store->is_gone)
+		return;
+	pages_press(&store->pages, clock_ns());
+	store->is_count_due = true;
+}
+
+int store_press(struct store *store)
+{
+	return progress_run(store->progress, run_press, store);
+}
+
 /* ---- What it is */
 
 uint64_t store_number(const struct store *store)

@@ -177,6 +177,9 @@ struct store_keys {
  * `done` will not run. */
 int store_get_keys(struct store *store, struct store_keys *keys);
 
+/* The machine is short of memory: the store keeps fewer pages, soon. -ENOMEM. */
+int store_press(struct store *store);
+
 /* Returns whether a namespace has an extent there that is not being removed. */
 bool store_has(struct store *store, uint64_t namespace);
 /* Returns how many extents there are. */

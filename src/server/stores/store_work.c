@@ -143,6 +143,7 @@ void store_count(struct store *store)
 
 	store->counted_at = clock_ns();
 	store->is_count_due = false;
+	pages_ease(&store->pages, store->counted_at);
 	ftl_stat(store->ftl, &stat);
 	space_total(store->space, NULL, &total);
 	pthread_mutex_lock(&store->lock);

@@ -204,3 +204,11 @@ bool stores_have(struct stores *stores, uint64_t namespace)
 	stores_unlock(stores);
 	return have;
 }
+
+void stores_press(struct stores *stores)
+{
+	stores_lock(stores);
+	for (unsigned i = 0; i < stores->nr; i++)
+		store_press(stores->entries[i]); /* without memory: the next time */
+	stores_unlock(stores);
+}

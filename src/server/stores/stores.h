@@ -46,6 +46,8 @@ void stores_lock(struct stores *stores);
 void stores_unlock(struct stores *stores);
 /* With the lock, or on the thread that adds and removes. NULL: there is none of this number. */
 struct store *stores_find(const struct stores *stores, uint64_t number);
+/* The machine is short of memory: all keep fewer pages. From any thread. */
+void stores_press(struct stores *stores);
 /* Returns whether any store has extents of the namespace. Takes the lock; takes NULL for no stores. */
 bool stores_have(struct stores *stores, uint64_t namespace);
 

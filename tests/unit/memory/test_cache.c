@@ -65,6 +65,7 @@ static struct walk {
 	uint64_t random;
 	enum rule broken;
 	const char *found; /* what is wrong */
+	unsigned limit;
 	struct {
 		uint64_t life, now[NR_BLOCKS], ended[NR_BLOCKS];
 	} ranges[NR_RANGES];
@@ -320,6 +321,28 @@ static void step_change(struct change *change)
 		change_end(change);
 }
 
+/* ---- The limit */
+
+static void step_limit(unsigned limit)
+{
+	walk.limit = limit;
+	cache_limit(walk.cache, limit);
+	for (unsigned i = 0; i < NR_FLIGHTS; i++) {
+		struct fill *fill = &walk.fills[i];
+
+		if (fill->frame && fill->frame->bytes >= walk.memory + limit * CACHE_BLOCK)
+			fill->is_overtaken = true;
+	}
+}
+
+/* The memory of frames that nobody uses becomes another's. */
+static void give_away(void)
+{
+	if (cache_nr_beyond(walk.cache) == 0)
+		memset(walk.memory + walk.limit * CACHE_BLOCK, 0xdd,
+		       (NR_FRAMES - walk.limit) * CACHE_BLOCK);
+}
+
 /* ---- Walks */
 
 static void end_all(void)
@@ -342,6 +365,9 @@ static void check_quiet(void)
 	struct cache_stat before, after;
 	struct cache_frame *frame;
 
+	check(cache_nr_beyond(walk.cache) == 0, "a frame behind the limit is in use");
+	give_away();
+	step_limit(NR_FRAMES);
 	for (unsigned i = 0; i < NR_RANGES * NR_BLOCKS; i++) {
 		step_ask(i / NR_BLOCKS, i % NR_BLOCKS);
 		end_all();
@@ -365,11 +391,15 @@ static const char *walk_once(uint64_t seed, enum rule broken)
 	walk.memory = malloc(NR_FRAMES * CACHE_BLOCK);
 	assert_non_null(walk.memory);
 	assert_int_equal(cache_open(walk.memory, NR_FRAMES, &walk.cache), 0);
+	walk.limit = NR_FRAMES;
 	for (unsigned i = 0; i < 8; i++)
 		dice(2);
 	for (unsigned i = 0; i < NR_STEPS && !walk.found; i++) {
 		const unsigned which = dice(NR_FLIGHTS);
 
+		if (dice(24) == 0)
+			step_limit(1 + dice(NR_FRAMES));
+		give_away();
 		switch (dice(5)) {
 		case 0:
 			step_change(&walk.changes[which]);

@@ -4,379 +4,116 @@
  * the device, and look at what readers see of changes meanwhile, and at what becomes of those who wait.
  */
 #include <errno.h>
-#include <semaphore.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "base/clock.h"
 #include "fabric/paged.h"
-#include "lib/base/bytes.h"
 #include "lib/base/effort.h"
-#include "lib/fabric/data_client.h"
+#include "lib/server/cached_bed.h"
 #include "lib/server/flash_gate.h"
-#include "server/stores/store_private.h"
 #include "unit/group.h"
 
-#define FLASH_BYTES  (96 * MIB)
-#define CACHE_BYTES  (2 * MIB) /* 512 frames */
-#define EXTENT_BYTES (4 * MIB)
-#define NAMESPACE    5U
-#define NR_READERS   32U
-#define AT	     (8 * FTL_BLOCK) /* a page that tests are about */
-
-struct bed {
-	char folder[32], path[64];
-	struct store *store;
-	struct data_client client;
-	uint64_t extent;
-	struct extent_key key;
-	uint8_t *image; /* what is in the extent */
-	uint8_t *bytes; /* of a read */
-};
-
-static int admit(void *context, const void *shown, size_t length, struct admission *out)
-{
-	uint64_t session;
-
-	(void)context;
-	assert_int_equal(length, sizeof(session));
-	memcpy(&session, shown, sizeof(session));
-	*out = (struct admission){.session = session, .reach = {NAMESPACE, true}};
-	return 0;
-}
-
-static void changed(void *context)
-{
-	(void)context;
-}
-
-/* ---- Orders */
-
-struct order {
-	sem_t ended;
-	int status;
-	struct store_extent_info info;
-	struct store_keys keys;
-};
-
-static void order_open(struct order *order)
-{
-	memset(order, 0, sizeof(*order));
-	sem_init(&order->ended, 0, 0);
-}
-
-static void order_await(struct order *order)
-{
-	while (sem_wait(&order->ended) != 0)
-		;
-	sem_destroy(&order->ended);
-	assert_int_equal(order->status, 0);
-}
-
-static void on_done(void *argument, int status)
-{
-	struct order *order = argument;
-
-	order->status = status;
-	sem_post(&order->ended);
-}
-
-static void on_reserved(void *argument, int status, const struct store_extent_info *made)
-{
-	struct order *order = argument;
-
-	if (made)
-		order->info = *made;
-	on_done(order, status);
-}
-
-static void on_keys(struct store_keys *keys, int status)
-{
-	on_done(caa_container_of(keys, struct order, keys), status);
-}
-
-/* Makes an extent of zeros, and gets its key. */
-static void make_extent(struct bed *bed)
-{
-	struct order order;
-
-	order_open(&order);
-	assert_int_equal(store_reserve(bed->store, NAMESPACE, EXTENT_BYTES, CLOCK_NEVER,
-				       on_reserved, &order),
-			 0);
-	order_await(&order);
-	bed->extent = order.info.extent;
-	order_open(&order);
-	order.keys = (struct store_keys){.reach = {NAMESPACE, true},
-					 .extents = &bed->extent,
-					 .nr_extents = 1,
-					 .keys = &bed->key,
-					 .done = on_keys};
-	assert_int_equal(store_get_keys(bed->store, &order.keys), 0);
-	order_await(&order);
-	memset(bed->image, 0, EXTENT_BYTES);
-}
-
-static void release_extent(struct bed *bed)
-{
-	const struct store_name name = {bed->extent, NAMESPACE, false};
-	struct order order;
-
-	order_open(&order);
-	assert_int_equal(store_release(bed->store, &name, 1, on_done, &order), 0);
-	data_client_await_closed(&bed->client);
-	order_await(&order);
-}
-
-/* ---- The bed */
-
-static void join(struct bed *bed, struct data_client *client, uint64_t session)
-{
-	data_client_disconnect(client);
-	assert_int_equal(data_client_connect(client, progress_address(store_progress(bed->store)),
-					     &session, sizeof(session)),
-			 0);
-}
-
-static void bed_open(struct bed *bed, uint64_t cache_bytes)
-{
-	struct store_options options = {
-		.path = bed->path,
-		.create_bytes = FLASH_BYTES,
-		.address = "127.0.0.1:0",
-		.spin_us = 50,
-		.cache_bytes = cache_bytes,
-		.admit = admit,
-		.changed = changed,
-	};
-
-	flash_gate_reset();
-	strcpy(bed->folder, "/tmp/afar-cache-XXXXXX");
-	assert_non_null(mkdtemp(bed->folder));
-	snprintf(bed->path, sizeof(bed->path), "%s/flash", bed->folder);
-	bed->image = malloc(EXTENT_BYTES);
-	bed->bytes = malloc(EXTENT_BYTES);
-	assert_true(bed->image && bed->bytes);
-	assert_int_equal(store_start(&options, &bed->store), 0);
-	data_client_open(&bed->client);
-	make_extent(bed);
-	join(bed, &bed->client, 1);
-}
-
-static void bed_close(struct bed *bed)
-{
-	data_client_close(&bed->client);
-	store_stop(bed->store);
-	free(bed->image);
-	free(bed->bytes);
-	unlink(bed->path);
-	assert_int_equal(rmdir(bed->folder), 0);
-}
-
-static uint64_t remote(const struct bed *bed, uint64_t at)
-{
-	return bed->key.on[0].origin + at;
-}
-
-/* Writes other bytes than before. */
-static void write_at(struct bed *bed, uint64_t at, uint64_t length, bool is_durable)
-{
-	static unsigned seed;
-
-	fill(bed->image + at, length, ++seed);
-	assert_int_equal((is_durable ? data_client_write_durable
-				     : data_client_write)(&bed->client, bed->image + at, length,
-							  remote(bed, at), bed->key.on[0].key),
-			 0);
-}
-
-static int read_as(struct bed *bed, struct data_client *client, uint64_t at, uint64_t length)
-{
-	memset(bed->bytes, 0x77, length);
-	return data_client_read(client, bed->bytes, length, remote(bed, at), bed->key.on[0].key);
-}
-
-static void expect(struct bed *bed, uint64_t at, uint64_t length)
-{
-	assert_int_equal(read_as(bed, &bed->client, at, length), 0);
-	assert_memory_equal(bed->bytes, bed->image + at, length);
-}
-
-static struct store_work_stat count(struct bed *bed)
-{
-	struct store_stat stat;
-
-	store_stat(bed->store, &stat);
-	return stat.work;
-}
-
-static void await_counts(struct bed *bed, uint64_t nr_misses, uint64_t nr_shared)
-{
-	const uint64_t deadline = clock_deadline_ms(DATA_CLIENT_PATIENCE_MS);
-
-	while (count(bed).nr_misses != nr_misses || count(bed).nr_shared != nr_shared) {
-		assert_true(clock_ns() < deadline);
-		test_pause();
-	}
-}
-
-/* Waits until the thread has counted all reads of blocks so far. */
-static struct store_work_stat await_all(struct bed *bed, uint64_t nr_reads)
-{
-	const uint64_t deadline = clock_deadline_ms(DATA_CLIENT_PATIENCE_MS);
-	struct store_work_stat work;
-
-	do {
-		assert_true(clock_ns() < deadline);
-		test_pause();
-		work = count(bed);
-	} while (work.nr_hits + work.nr_misses + work.nr_shared + work.nr_past < nr_reads);
-	assert_int_equal(work.nr_hits + work.nr_misses + work.nr_shared + work.nr_past, nr_reads);
-	return work;
-}
-
-/* ---- Readers that do not wait */
-
-struct reader {
-	struct data_client client;
-	uint8_t bytes[FTL_BLOCK];
-	struct fabric_memory memory;
-};
-
-static void reader_begin(struct bed *bed, struct reader *reader, uint64_t session, uint64_t at)
-{
-	struct fabric_piece piece = {.addr = reader->bytes, .length = FTL_BLOCK};
-
-	data_client_open(&reader->client);
-	join(bed, &reader->client, session);
-	reader->memory = data_client_lend(&reader->client, reader->bytes, FTL_BLOCK);
-	piece.descriptor = reader->memory.descriptor;
-	assert_int_equal(fabric_read(reader->client.endpoint, &piece, 1, remote(bed, at),
-				     bed->key.on[0].key, 1),
-			 0);
-}
-
-static void reader_close(struct reader *reader)
-{
-	fabric_memory_deregister(&reader->memory);
-	data_client_close(&reader->client);
-}
-
-static int reader_end(struct reader *reader)
-{
-	struct fabric_completion completion = {0};
-	struct fabric_event event;
-
-	while (data_client_step(&reader->client, &completion, &event) != 1)
-		;
-	reader_close(reader);
-	return completion.status;
-}
+#define NR_READERS 32U
+#define AT	   (8 * FTL_BLOCK) /* a page that tests are about */
 
 /* ---- One read for all */
 
 static void test_many_readers_of_a_page_read_the_device_once(void **state)
 {
-	static struct reader readers[NR_READERS];
+	static struct cached_reader readers[NR_READERS];
 	struct store_work_stat before, after;
-	struct bed bed;
+	struct cached_bed bed;
 
 	(void)state;
-	bed_open(&bed, CACHE_BYTES);
-	write_at(&bed, AT, FTL_BLOCK, true);
-	before = count(&bed);
+	cached_bed_open(&bed, CACHED_BYTES);
+	cached_write(&bed, AT, FTL_BLOCK, true);
+	before = cached_count(&bed);
 	flash_gate_hold(FLASH_IO_READ);
 	for (unsigned i = 0; i < NR_READERS; i++)
-		reader_begin(&bed, &readers[i], i % 4, AT);
-	await_counts(&bed, 1, NR_READERS - 1);
+		cached_reader_begin(&bed, &readers[i], i % 4, AT);
+	cached_await_counts(&bed, 1, NR_READERS - 1);
 	flash_gate_release();
 	for (unsigned i = 0; i < NR_READERS; i++) {
-		assert_int_equal(reader_end(&readers[i]), 0);
+		assert_int_equal(cached_reader_end(&readers[i]), 0);
 		assert_memory_equal(readers[i].bytes, bed.image + AT, FTL_BLOCK);
 	}
-	expect(&bed, AT, FTL_BLOCK);
-	after = await_all(&bed, NR_READERS + 1);
+	cached_expect(&bed, AT, FTL_BLOCK);
+	after = cached_await_all(&bed, NR_READERS + 1);
 	assert_int_equal(after.nr_hits, 1);
 	assert_int_equal(after.device_reads - before.device_reads, 1);
-	bed_close(&bed);
+	cached_bed_close(&bed);
 }
 
 /* Those who wait with a client get the page also if that has begun the read, and dies. When all have
  * died, it is kept. */
 static void test_who_began_the_read_dies(void **state)
 {
-	static struct reader readers[3];
-	struct bed bed;
+	static struct cached_reader readers[3];
+	struct cached_bed bed;
 
 	(void)state;
-	bed_open(&bed, CACHE_BYTES);
-	write_at(&bed, AT, FTL_BLOCK, true);
-	write_at(&bed, 2 * AT, FTL_BLOCK, true);
+	cached_bed_open(&bed, CACHED_BYTES);
+	cached_write(&bed, AT, FTL_BLOCK, true);
+	cached_write(&bed, 2 * AT, FTL_BLOCK, true);
 	flash_gate_hold(FLASH_IO_READ);
-	reader_begin(&bed, &readers[0], 2, AT);
-	await_counts(&bed, 1, 0);
-	reader_begin(&bed, &readers[1], 3, AT);
-	reader_begin(&bed, &readers[2], 4, 2 * AT);
-	await_counts(&bed, 2, 1);
-	reader_close(&readers[0]);
-	reader_close(&readers[2]);
+	cached_reader_begin(&bed, &readers[0], 2, AT);
+	cached_await_counts(&bed, 1, 0);
+	cached_reader_begin(&bed, &readers[1], 3, AT);
+	cached_reader_begin(&bed, &readers[2], 4, 2 * AT);
+	cached_await_counts(&bed, 2, 1);
+	cached_reader_close(&readers[0]);
+	cached_reader_close(&readers[2]);
 	while (progress_nr_connections(store_progress(bed.store)) > 2)
 		test_pause();
 	flash_gate_release();
-	assert_int_equal(reader_end(&readers[1]), 0);
+	assert_int_equal(cached_reader_end(&readers[1]), 0);
 	assert_memory_equal(readers[1].bytes, bed.image + AT, FTL_BLOCK);
-	expect(&bed, 2 * AT, FTL_BLOCK);
-	assert_int_equal(await_all(&bed, 4).nr_misses, 2);
-	bed_close(&bed);
+	cached_expect(&bed, 2 * AT, FTL_BLOCK);
+	assert_int_equal(cached_await_all(&bed, 4).nr_misses, 2);
+	cached_bed_close(&bed);
 }
 
 static void test_errors_are_told_and_not_kept(void **state)
 {
-	static struct reader readers[4];
-	struct bed bed;
+	static struct cached_reader readers[4];
+	struct cached_bed bed;
 
 	(void)state;
-	bed_open(&bed, CACHE_BYTES);
-	write_at(&bed, AT, FTL_BLOCK, true);
+	cached_bed_open(&bed, CACHED_BYTES);
+	cached_write(&bed, AT, FTL_BLOCK, true);
 	flash_gate_fail(FLASH_IO_READ, -EIO);
 	for (unsigned i = 0; i < 4; i++)
-		reader_begin(&bed, &readers[i], i, AT);
+		cached_reader_begin(&bed, &readers[i], i, AT);
 	for (unsigned i = 0; i < 4; i++)
-		assert_int_equal(reader_end(&readers[i]), -EIO);
+		assert_int_equal(cached_reader_end(&readers[i]), -EIO);
 	flash_gate_fail(FLASH_IO_READ, 0);
-	join(&bed, &bed.client, 1);
-	expect(&bed, AT, FTL_BLOCK);
-	expect(&bed, AT, FTL_BLOCK);
-	assert_int_equal(await_all(&bed, 6).nr_hits, 1);
-	bed_close(&bed);
+	cached_join(&bed, &bed.client, 1);
+	cached_expect(&bed, AT, FTL_BLOCK);
+	cached_expect(&bed, AT, FTL_BLOCK);
+	assert_int_equal(cached_await_all(&bed, 6).nr_hits, 1);
+	cached_bed_close(&bed);
 }
 
 /* All who wait hear of it, and nothing of theirs is touched afterwards. */
 static void test_a_device_that_goes(void **state)
 {
-	static struct reader readers[4];
-	struct bed bed;
+	static struct cached_reader readers[4];
+	struct cached_bed bed;
 
 	(void)state;
-	bed_open(&bed, CACHE_BYTES);
-	write_at(&bed, AT, 2 * FTL_BLOCK, true);
-	expect(&bed, AT + FTL_BLOCK, FTL_BLOCK);
+	cached_bed_open(&bed, CACHED_BYTES);
+	cached_write(&bed, AT, 2 * FTL_BLOCK, true);
+	cached_expect(&bed, AT + FTL_BLOCK, FTL_BLOCK);
 	flash_gate_hold(FLASH_IO_READ);
 	for (unsigned i = 0; i < 4; i++)
-		reader_begin(&bed, &readers[i], i, AT);
-	await_counts(&bed, 2, 3);
+		cached_reader_begin(&bed, &readers[i], i, AT);
+	cached_await_counts(&bed, 2, 3);
 	flash_gate_break(-EIO);
 	for (unsigned i = 0; i < 4; i++)
-		assert_int_equal(reader_end(&readers[i]), -EIO);
-	assert_int_equal(read_as(&bed, &bed.client, AT + FTL_BLOCK, FTL_BLOCK), -EIO);
-	bed_close(&bed);
+		assert_int_equal(cached_reader_end(&readers[i]), -EIO);
+	assert_int_equal(cached_read(&bed, &bed.client, AT + FTL_BLOCK, FTL_BLOCK), -EIO);
+	cached_bed_close(&bed);
 }
 
 /* ---- Changes */
@@ -385,30 +122,30 @@ static void test_a_device_that_goes(void **state)
  * that asks when the change has ended sees it, and so do all later ones. */
 static void test_a_page_changes_while_it_is_read(void **state)
 {
-	static struct reader readers[3];
+	static struct cached_reader readers[3];
 	uint8_t old[FTL_BLOCK];
-	struct bed bed;
+	struct cached_bed bed;
 
 	(void)state;
-	bed_open(&bed, CACHE_BYTES);
-	write_at(&bed, AT, FTL_BLOCK, true);
+	cached_bed_open(&bed, CACHED_BYTES);
+	cached_write(&bed, AT, FTL_BLOCK, true);
 	memcpy(old, bed.image + AT, FTL_BLOCK);
 	flash_gate_hold(FLASH_IO_READ);
-	reader_begin(&bed, &readers[0], 2, AT);
-	reader_begin(&bed, &readers[1], 3, AT);
-	await_counts(&bed, 1, 1);
-	write_at(&bed, AT, FTL_BLOCK, true);
-	reader_begin(&bed, &readers[2], 4, AT);
-	await_counts(&bed, 2, 1);
+	cached_reader_begin(&bed, &readers[0], 2, AT);
+	cached_reader_begin(&bed, &readers[1], 3, AT);
+	cached_await_counts(&bed, 1, 1);
+	cached_write(&bed, AT, FTL_BLOCK, true);
+	cached_reader_begin(&bed, &readers[2], 4, AT);
+	cached_await_counts(&bed, 2, 1);
 	flash_gate_release();
 	for (unsigned i = 0; i < 3; i++)
-		assert_int_equal(reader_end(&readers[i]), 0);
+		assert_int_equal(cached_reader_end(&readers[i]), 0);
 	assert_memory_equal(readers[0].bytes, old, FTL_BLOCK);
 	assert_memory_equal(readers[1].bytes, old, FTL_BLOCK);
 	assert_memory_equal(readers[2].bytes, bed.image + AT, FTL_BLOCK);
-	expect(&bed, AT, FTL_BLOCK);
-	assert_int_equal(await_all(&bed, 4).nr_hits, 1);
-	bed_close(&bed);
+	cached_expect(&bed, AT, FTL_BLOCK);
+	assert_int_equal(cached_await_all(&bed, 4).nr_hits, 1);
+	cached_bed_close(&bed);
 }
 
 /* While a put is under way nothing of its block is kept: the layer may still have the old one. */
@@ -418,38 +155,38 @@ static void test_a_page_is_read_while_it_changes(void **state)
 	struct fabric_completion completion = {0};
 	struct fabric_memory memory;
 	uint8_t new[FTL_BLOCK];
-	struct reader reader;
-	struct bed bed;
+	struct cached_reader reader;
+	struct cached_bed bed;
 	struct fabric_event event;
 
 	(void)state;
-	bed_open(&bed, CACHE_BYTES);
-	write_at(&bed, AT, FTL_BLOCK, true);
+	cached_bed_open(&bed, CACHED_BYTES);
+	cached_write(&bed, AT, FTL_BLOCK, true);
 	fill(new, FTL_BLOCK, 99);
 	memory = data_client_lend(&bed.client, new, FTL_BLOCK);
 	piece.addr = new;
 	piece.descriptor = memory.descriptor;
 	flash_gate_hold(FLASH_IO_WRITE);
-	assert_int_equal(fabric_write(bed.client.endpoint, &piece, 1, remote(&bed, AT),
+	assert_int_equal(fabric_write(bed.client.endpoint, &piece, 1, cached_remote(&bed, AT),
 				      bed.key.on[0].key, 1),
 			 0);
 	flash_gate_await(FLASH_IO_WRITE, 1);
-	reader_begin(&bed, &reader, 2, AT);
-	assert_int_equal(reader_end(&reader), 0);
+	cached_reader_begin(&bed, &reader, 2, AT);
+	assert_int_equal(cached_reader_end(&reader), 0);
 	assert_memory_equal(reader.bytes, bed.image + AT, FTL_BLOCK);
 	flash_gate_release();
 	while (data_client_step(&bed.client, &completion, &event) != 1)
 		;
 	assert_int_equal(completion.status, 0);
 	memcpy(bed.image + AT, new, FTL_BLOCK);
-	expect(&bed, AT, FTL_BLOCK);
-	expect(&bed, AT, FTL_BLOCK);
-	assert_int_equal(await_all(&bed, 3).nr_past, 1);
+	cached_expect(&bed, AT, FTL_BLOCK);
+	cached_expect(&bed, AT, FTL_BLOCK);
+	assert_int_equal(cached_await_all(&bed, 3).nr_past, 1);
 	fabric_memory_deregister(&memory);
-	bed_close(&bed);
+	cached_bed_close(&bed);
 }
 
-static void zero(struct bed *bed, uint64_t at, uint64_t length, uint64_t flags)
+static void zero(struct cached_bed *bed, uint64_t at, uint64_t length, uint64_t flags)
 {
 	const struct message_request request = {.kind = MESSAGE_ZERO,
 						.extent = bed->extent,
@@ -461,75 +198,76 @@ static void zero(struct bed *bed, uint64_t at, uint64_t length, uint64_t flags)
 	assert_int_equal(data_client_ask(&bed->client, &request, &value), 0);
 }
 
-static void change_put(struct bed *bed)
+static void change_put(struct cached_bed *bed)
 {
-	write_at(bed, AT + FTL_BLOCK, FTL_BLOCK, false);
+	cached_write(bed, AT + FTL_BLOCK, FTL_BLOCK, false);
 }
 
-static void change_durably(struct bed *bed)
+static void change_durably(struct cached_bed *bed)
 {
-	write_at(bed, AT, FTL_BLOCK, true);
+	cached_write(bed, AT, FTL_BLOCK, true);
 }
 
-static void change_part(struct bed *bed)
+static void change_part(struct cached_bed *bed)
 {
-	write_at(bed, AT + 100, 700, false);
+	cached_write(bed, AT + 100, 700, false);
 }
 
-static void change_edges(struct bed *bed)
+static void change_edges(struct cached_bed *bed)
 {
-	write_at(bed, AT + FTL_BLOCK - 3, 2 * FTL_BLOCK, false);
+	cached_write(bed, AT + FTL_BLOCK - 3, 2 * FTL_BLOCK, false);
 }
 
-static void change_all(struct bed *bed)
+static void change_all(struct cached_bed *bed)
 {
-	for (uint64_t at = 0; at < EXTENT_BYTES; at += FABRIC_PAGED_MAX)
-		write_at(bed, at, FABRIC_PAGED_MAX, false);
+	for (uint64_t at = 0; at < CACHED_EXTENT_BYTES; at += FABRIC_PAGED_MAX)
+		cached_write(bed, at, FABRIC_PAGED_MAX, false);
 }
 
-static void change_by_zeros(struct bed *bed)
+static void change_by_zeros(struct cached_bed *bed)
 {
 	memset(bed->image + AT + 10, 0, 3 * FTL_BLOCK);
 	zero(bed, AT + 10, 3 * FTL_BLOCK, MESSAGE_ZERO_DURABLE);
 }
 
-static void change_by_a_few_zeros(struct bed *bed)
+static void change_by_a_few_zeros(struct cached_bed *bed)
 {
 	memset(bed->image + AT + 10, 0, 10);
 	zero(bed, AT + 10, 10, 0);
 }
 
-static void change_by_zeros_and_trim(struct bed *bed)
+static void change_by_zeros_and_trim(struct cached_bed *bed)
 {
-	memset(bed->image + AT, 0, EXTENT_BYTES - AT);
-	zero(bed, AT, EXTENT_BYTES - AT, MESSAGE_ZERO_TRIM);
+	memset(bed->image + AT, 0, CACHED_EXTENT_BYTES - AT);
+	zero(bed, AT, CACHED_EXTENT_BYTES - AT, MESSAGE_ZERO_TRIM);
 }
 
-static void change_by_trim(struct bed *bed)
+static void change_by_trim(struct cached_bed *bed)
 {
 	const struct extent_range ranges[] = {{bed->extent, AT, FTL_BLOCK},
 					      {bed->extent, AT + 2 * FTL_BLOCK, FTL_BLOCK}};
-	struct order order;
+	struct cached_order order;
 
-	order_open(&order);
-	assert_int_equal(store_trim(bed->store, NAMESPACE, ranges, 2, on_done, &order), 0);
-	order_await(&order);
+	cached_order_open(&order);
+	assert_int_equal(
+		store_trim(bed->store, CACHED_NAMESPACE, ranges, 2, cached_order_done, &order), 0);
+	cached_order_await(&order);
 	memset(bed->image + AT, 0, FTL_BLOCK);
 	memset(bed->image + AT + 2 * FTL_BLOCK, 0, FTL_BLOCK);
 }
 
 /* Another extent has the range's number. */
-static void change_owner(struct bed *bed)
+static void change_owner(struct cached_bed *bed)
 {
 	const struct store_extent *extent =
 		cds_list_first_entry(&bed->store->extents, struct store_extent, node);
 	const uint32_t range = extent->range;
 
-	release_extent(bed);
-	make_extent(bed);
+	cached_release_extent(bed);
+	cached_make_extent(bed);
 	extent = cds_list_first_entry(&bed->store->extents, struct store_extent, node);
 	assert_int_equal(extent->range, range);
-	join(bed, &bed->client, 1);
+	cached_join(bed, &bed->client, 1);
 }
 
 /* After each kind of change the pages that were kept are as they are in the layer; others are still
@@ -538,7 +276,7 @@ static void test_what_changes_is_not_kept(void **state)
 {
 	static const struct {
 		const char *name;
-		void (*change)(struct bed *bed);
+		void (*change)(struct cached_bed *bed);
 	} changes[] = {
 		{"put", change_put},
 		{"durable put", change_durably},
@@ -553,76 +291,76 @@ static void test_what_changes_is_not_kept(void **state)
 	};
 	struct store_work_stat before, after;
 	uint64_t nr_reads = 0;
-	struct bed bed;
+	struct cached_bed bed;
 
 	(void)state;
-	bed_open(&bed, CACHE_BYTES);
+	cached_bed_open(&bed, CACHED_BYTES);
 	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
-		write_at(&bed, AT - FTL_BLOCK, 5 * FTL_BLOCK, false);
+		cached_write(&bed, AT - FTL_BLOCK, 5 * FTL_BLOCK, false);
 		for (unsigned round = 0; round < 2; round++) {
 			for (unsigned j = 0; j < 5; j++)
-				expect(&bed, AT + (j - 1ULL) * FTL_BLOCK, FTL_BLOCK);
+				cached_expect(&bed, AT + (j - 1ULL) * FTL_BLOCK, FTL_BLOCK);
 		}
 		nr_reads += 10;
-		before = await_all(&bed, nr_reads);
+		before = cached_await_all(&bed, nr_reads);
 		changes[i].change(&bed);
 		for (unsigned j = 0; j < 5; j++) {
 			const uint64_t at = AT + (j - 1ULL) * FTL_BLOCK;
 
-			assert_int_equal(read_as(&bed, &bed.client, at, FTL_BLOCK), 0);
+			assert_int_equal(cached_read(&bed, &bed.client, at, FTL_BLOCK), 0);
 			if (memcmp(bed.bytes, bed.image + at, FTL_BLOCK) != 0)
 				fail_msg("%s: block %u is not what it should be", changes[i].name,
 					 j);
 		}
 		nr_reads += 5;
-		after = await_all(&bed, nr_reads);
+		after = cached_await_all(&bed, nr_reads);
 		assert_true(after.nr_misses > before.nr_misses);
 		if (changes[i].change == change_part)
 			assert_int_equal(after.nr_hits - before.nr_hits, 4);
 	}
-	bed_close(&bed);
+	cached_bed_close(&bed);
 }
 
 /* Frames out of which replies were sent are free again when their pages change. */
 static void test_replies_leave_nothing_behind(void **state)
 {
 	enum { NR_PAGES = 200 };
-	struct bed bed;
+	struct cached_bed bed;
 
 	(void)state;
-	bed_open(&bed, CACHE_BYTES);
+	cached_bed_open(&bed, CACHED_BYTES);
 	for (unsigned i = 0; i < 2 * NR_PAGES; i++)
-		expect(&bed, i % NR_PAGES * (uint64_t)FTL_BLOCK, FTL_BLOCK);
-	assert_int_equal(await_all(&bed, 2 * NR_PAGES).cached_bytes, NR_PAGES * FTL_BLOCK);
-	write_at(&bed, 0, NR_PAGES * FTL_BLOCK, false);
-	expect(&bed, 0, FTL_BLOCK);
-	assert_int_equal(await_all(&bed, 2 * NR_PAGES + 1).cached_bytes, FTL_BLOCK);
-	bed_close(&bed);
+		cached_expect(&bed, i % NR_PAGES * (uint64_t)FTL_BLOCK, FTL_BLOCK);
+	assert_int_equal(cached_await_all(&bed, 2 * NR_PAGES).cached_bytes, NR_PAGES * FTL_BLOCK);
+	cached_write(&bed, 0, NR_PAGES * FTL_BLOCK, false);
+	cached_expect(&bed, 0, FTL_BLOCK);
+	assert_int_equal(cached_await_all(&bed, 2 * NR_PAGES + 1).cached_bytes, FTL_BLOCK);
+	cached_bed_close(&bed);
 }
 
 /* Reads of more than 64 KiB neither use what is kept nor add to it. */
 static void test_long_reads_go_past(void **state)
 {
 	struct store_work_stat before, after;
-	struct bed bed;
+	struct cached_bed bed;
 
 	(void)state;
-	bed_open(&bed, CACHE_BYTES);
-	write_at(&bed, 0, MIB, false);
-	expect(&bed, 100, 64 * KIB);
-	expect(&bed, 100, 64 * KIB);
-	before = await_all(&bed, 34);
+	cached_bed_open(&bed, CACHED_BYTES);
+	cached_write(&bed, 0, MIB, false);
+	cached_expect(&bed, 100, 64 * KIB);
+	cached_expect(&bed, 100, 64 * KIB);
+	before = cached_await_all(&bed, 34);
 	assert_int_equal(before.nr_hits, 17);
-	expect(&bed, 0, 64 * KIB + 1);
-	expect(&bed, 0, MIB);
-	after = await_all(&bed, 34);
+	cached_expect(&bed, 0, 64 * KIB + 1);
+	cached_expect(&bed, 0, MIB);
+	after = cached_await_all(&bed, 34);
 	assert_int_equal(after.cached_bytes, 17 * FTL_BLOCK);
-	bed_close(&bed);
+	cached_bed_close(&bed);
 }
 
 /* ---- Checked reads */
 
-static int read_checked(struct bed *bed, uint64_t at, uint64_t length)
+static int read_checked(struct cached_bed *bed, uint64_t at, uint64_t length)
 {
 	struct fabric_memory memory = data_client_lend(&bed->client, bed->bytes, length);
 	const struct fabric_piece piece = {bed->bytes, length, memory.descriptor};
@@ -630,8 +368,8 @@ static int read_checked(struct bed *bed, uint64_t at, uint64_t length)
 	struct fabric_event event;
 
 	memset(bed->bytes, 0x77, length);
-	assert_int_equal(fabric_read_checked(bed->client.endpoint, &piece, 1, remote(bed, at),
-					     bed->key.on[0].key, 1),
+	assert_int_equal(fabric_read_checked(bed->client.endpoint, &piece, 1,
+					     cached_remote(bed, at), bed->key.on[0].key, 1),
 			 0);
 	while (data_client_step(&bed->client, &completion, &event) != 1)
 		;
@@ -640,8 +378,8 @@ static int read_checked(struct bed *bed, uint64_t at, uint64_t length)
 }
 
 struct damage {
-	struct bed *bed;
-	struct order *order;
+	struct cached_bed *bed;
+	struct cached_order *order;
 };
 
 /* Changes a bit of the extent's first page in its frame. On the store's thread. */
@@ -655,7 +393,7 @@ static void run_damage(void *argument)
 
 	frame->bytes[77] ^= 1;
 	cache_unpin(store->pages.cache, frame);
-	on_done(damage->order, 0);
+	cached_order_done(damage->order, 0);
 }
 
 /* The sums that readers compare are the layer's, and not made of what lies in the frame. */
@@ -663,27 +401,27 @@ static void test_sums_are_kept(void **state)
 {
 	static const uint64_t lengths[] = {FTL_BLOCK, 3 * FTL_BLOCK, 16 * FTL_BLOCK,
 					   20 * FTL_BLOCK};
-	struct order order;
-	struct bed bed;
+	struct cached_order order;
+	struct cached_bed bed;
 	struct damage damage = {.bed = &bed};
 
 	(void)state;
-	bed_open(&bed, CACHE_BYTES);
-	write_at(&bed, 0, 18 * FTL_BLOCK, false);
+	cached_bed_open(&bed, CACHED_BYTES);
+	cached_write(&bed, 0, 18 * FTL_BLOCK, false);
 	for (unsigned round = 0; round < 2; round++) {
 		for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
 			assert_int_equal(read_checked(&bed, 0, lengths[i]), 0);
 			assert_memory_equal(bed.bytes, bed.image, lengths[i]);
 		}
 	}
-	await_all(&bed, 2 * (1 + 3 + 16));
-	order_open(&order);
+	cached_await_all(&bed, 2 * (1 + 3 + 16));
+	cached_order_open(&order);
 	damage.order = &order;
 	assert_int_equal(progress_run(store_progress(bed.store), run_damage, &damage), 0);
-	order_await(&order);
+	cached_order_await(&order);
 	assert_int_equal(read_checked(&bed, 0, FTL_BLOCK), -EBADMSG);
 	assert_int_equal(read_checked(&bed, 0, 3 * FTL_BLOCK), -EBADMSG);
-	bed_close(&bed);
+	cached_bed_close(&bed);
 }
 
 /* ---- Writes of parts of a block */
@@ -692,27 +430,28 @@ static void test_sums_are_kept(void **state)
 
 /* Begins a write, and behind it a read of a page that is kept. So the write has come when that read is
  * counted. */
-static void writer_begin(struct bed *bed, struct reader *writer, uint64_t session, uint64_t at,
-			 bool is_durable)
+static void writer_begin(struct cached_bed *bed, struct cached_reader *writer, uint64_t session,
+			 uint64_t at, bool is_durable)
 {
 	struct fabric_piece in = {.addr = writer->bytes, .length = PART};
 	struct fabric_piece out = {.addr = writer->bytes + PART, .length = PART};
 	const uint64_t key = bed->key.on[0].key;
 
 	data_client_open(&writer->client);
-	join(bed, &writer->client, session);
+	cached_join(bed, &writer->client, session);
 	memcpy(writer->bytes, bed->image + at, PART);
 	writer->memory = data_client_lend(&writer->client, writer->bytes, FTL_BLOCK);
 	in.descriptor = out.descriptor = writer->memory.descriptor;
 	assert_int_equal((is_durable ? fabric_write_durable : fabric_write)(
-				 writer->client.endpoint, &in, 1, remote(bed, at), key, 1),
+				 writer->client.endpoint, &in, 1, cached_remote(bed, at), key, 1),
 			 0);
-	assert_int_equal(fabric_read(writer->client.endpoint, &out, 1, remote(bed, 2 * AT), key, 2),
-			 0);
+	assert_int_equal(
+		fabric_read(writer->client.endpoint, &out, 1, cached_remote(bed, 2 * AT), key, 2),
+		0);
 }
 
 /* Returns how the write has ended. */
-static int writer_end(struct reader *writer)
+static int writer_end(struct cached_reader *writer)
 {
 	struct fabric_completion completion = {0};
 	struct fabric_event event;
@@ -724,15 +463,15 @@ static int writer_end(struct reader *writer)
 		status = completion.context == 1 ? completion.status : status;
 		nr++;
 	}
-	reader_close(writer);
+	cached_reader_close(writer);
 	return status;
 }
 
-static void await_hits(struct bed *bed, uint64_t nr_hits)
+static void await_hits(struct cached_bed *bed, uint64_t nr_hits)
 {
 	const uint64_t deadline = clock_deadline_ms(DATA_CLIENT_PATIENCE_MS);
 
-	while (count(bed).nr_hits != nr_hits) {
+	while (cached_count(bed).nr_hits != nr_hits) {
 		assert_true(clock_ns() < deadline);
 		test_pause();
 	}
@@ -742,16 +481,16 @@ static void await_hits(struct bed *bed, uint64_t nr_hits)
  * shall be durable. The last one adjoins no other. */
 static void test_writes_of_a_page_are_merged(void **state)
 {
-	static struct reader writers[NR_READERS];
+	static struct cached_reader writers[NR_READERS];
 	struct store_work_stat before, after;
-	struct bed bed;
+	struct cached_bed bed;
 
 	(void)state;
-	bed_open(&bed, CACHE_BYTES);
-	write_at(&bed, AT, FTL_BLOCK, true);
-	expect(&bed, AT, FTL_BLOCK);
-	expect(&bed, 2 * AT, FTL_BLOCK);
-	before = await_all(&bed, 2);
+	cached_bed_open(&bed, CACHED_BYTES);
+	cached_write(&bed, AT, FTL_BLOCK, true);
+	cached_expect(&bed, AT, FTL_BLOCK);
+	cached_expect(&bed, 2 * AT, FTL_BLOCK);
+	before = cached_await_all(&bed, 2);
 	fill(bed.image + AT, 31 * PART, 1000);
 	fill(bed.image + AT + 40 * PART, PART, 1001);
 	flash_gate_hold(FLASH_IO_READ);
@@ -763,24 +502,24 @@ static void test_writes_of_a_page_are_merged(void **state)
 	flash_gate_release();
 	for (unsigned i = 0; i < NR_READERS; i++)
 		assert_int_equal(writer_end(&writers[i]), 0);
-	expect(&bed, AT, FTL_BLOCK);
-	after = await_all(&bed, 2 + NR_READERS + 1);
+	cached_expect(&bed, AT, FTL_BLOCK);
+	after = cached_await_all(&bed, 2 + NR_READERS + 1);
 	assert_int_equal(after.nr_merged, 29);
 	assert_int_equal(after.user_blocks - before.user_blocks, 3);
-	bed_close(&bed);
+	cached_bed_close(&bed);
 }
 
 /* A durable write is answered when a flush has ended, another one of the same put before. */
 static void test_merged_writes_are_answered_apart(void **state)
 {
-	static struct reader writers[3];
-	struct bed bed;
+	static struct cached_reader writers[3];
+	struct cached_bed bed;
 
 	(void)state;
-	bed_open(&bed, CACHE_BYTES);
-	write_at(&bed, AT, FTL_BLOCK, true);
-	expect(&bed, 2 * AT, FTL_BLOCK);
-	await_all(&bed, 1);
+	cached_bed_open(&bed, CACHED_BYTES);
+	cached_write(&bed, AT, FTL_BLOCK, true);
+	cached_expect(&bed, 2 * AT, FTL_BLOCK);
+	cached_await_all(&bed, 1);
 	fill(bed.image + AT, 3 * PART, 1000);
 	flash_gate_hold(FLASH_IO_READ);
 	flash_gate_hold(FLASH_IO_FLUSH);
@@ -793,25 +532,25 @@ static void test_merged_writes_are_answered_apart(void **state)
 	assert_int_equal(writer_end(&writers[0]), 0);
 	assert_int_equal(writer_end(&writers[2]), 0);
 	flash_gate_await(FLASH_IO_FLUSH, 1);
-	expect(&bed, AT, FTL_BLOCK);
+	cached_expect(&bed, AT, FTL_BLOCK);
 	assert_int_equal(
 		fabric_queue_poll(writers[1].client.queue, &(struct fabric_completion){0}, 1), 0);
 	flash_gate_release();
 	assert_int_equal(writer_end(&writers[1]), 0);
-	assert_int_equal(await_all(&bed, 5).nr_merged, 1);
-	bed_close(&bed);
+	assert_int_equal(cached_await_all(&bed, 5).nr_merged, 1);
+	cached_bed_close(&bed);
 }
 
 /* All who wait hear of it, those in the batch and those behind it. */
 static void test_a_device_that_goes_with_writes(void **state)
 {
-	static struct reader writers[8];
-	struct bed bed;
+	static struct cached_reader writers[8];
+	struct cached_bed bed;
 
 	(void)state;
-	bed_open(&bed, CACHE_BYTES);
-	write_at(&bed, AT, FTL_BLOCK, true);
-	expect(&bed, 2 * AT, FTL_BLOCK);
+	cached_bed_open(&bed, CACHED_BYTES);
+	cached_write(&bed, AT, FTL_BLOCK, true);
+	cached_expect(&bed, 2 * AT, FTL_BLOCK);
 	flash_gate_hold(FLASH_IO_READ);
 	for (unsigned i = 0; i < 8; i++)
 		writer_begin(&bed, &writers[i], i % 4, AT + i * PART, i % 2);
@@ -819,7 +558,7 @@ static void test_a_device_that_goes_with_writes(void **state)
 	flash_gate_break(-EIO);
 	for (unsigned i = 0; i < 8; i++)
 		assert_int_equal(writer_end(&writers[i]), -EIO);
-	bed_close(&bed);
+	cached_bed_close(&bed);
 }
 
 /* ---- Everything */
@@ -838,44 +577,44 @@ static unsigned dice(unsigned sides)
 static void test_like_memory(void **state)
 {
 	const uint64_t nr = test_effort(3000, 6000, 300000);
-	struct bed bed;
+	struct cached_bed bed;
 
 	(void)state;
-	bed_open(&bed, CACHE_BYTES);
+	cached_bed_open(&bed, CACHED_BYTES);
 	for (uint64_t i = 0; i < nr; i++) {
-		const uint64_t at = dice(EXTENT_BYTES);
+		const uint64_t at = dice(CACHED_EXTENT_BYTES);
 		uint64_t length = 1 + dice(dice(4) == 0 ? 80 * KIB : 3 * FTL_BLOCK);
 
-		if (length > EXTENT_BYTES - at)
-			length = EXTENT_BYTES - at;
+		if (length > CACHED_EXTENT_BYTES - at)
+			length = CACHED_EXTENT_BYTES - at;
 		switch (dice(8)) {
 		case 0:
-			write_at(&bed, at, length, dice(4) == 0);
+			cached_write(&bed, at, length, dice(4) == 0);
 			break;
 		case 1:
 			memset(bed.image + at, 0, length);
 			zero(&bed, at, length, 0);
 			break;
 		default:
-			expect(&bed, at, length);
+			cached_expect(&bed, at, length);
 		}
 	}
-	bed_close(&bed);
+	cached_bed_close(&bed);
 }
 
 /* Without a cache nothing is kept, and nothing counted. */
 static void test_without(void **state)
 {
-	struct bed bed;
+	struct cached_bed bed;
 
 	(void)state;
-	bed_open(&bed, 0);
-	write_at(&bed, AT, FTL_BLOCK, true);
-	expect(&bed, AT, FTL_BLOCK);
-	expect(&bed, AT, FTL_BLOCK);
+	cached_bed_open(&bed, 0);
+	cached_write(&bed, AT, FTL_BLOCK, true);
+	cached_expect(&bed, AT, FTL_BLOCK);
+	cached_expect(&bed, AT, FTL_BLOCK);
 	assert_null(bed.store->pages.cache);
-	assert_int_equal(count(&bed).nr_misses, 0);
-	bed_close(&bed);
+	assert_int_equal(cached_count(&bed).nr_misses, 0);
+	cached_bed_close(&bed);
 }
 
 TEST_GROUP(store_cache)
