@@ -29,6 +29,8 @@ refused 2 'neither the path' "$AFAR" init "$host" --root m1 --flash nvme0n1
 refused 2 'neither the path' "$AFAR" init "$host" --root m1 --flash '/dev/a ; b'
 refused 2 '--name' "$AFAR" init "$host" --root m1 --name "$(printf 'a\nb')"
 refused 2 '--no-server' "$AFAR" init "$host" --root m1 --no-server --memory 1G
+refused 2 '^afar: init: --memory, --flash' "$AFAR" init "$host" --root m1 --no-server --flash 1G
+refused 2 'no --cluster' "$AFAR" --cluster "afar://$host" init "$host" --root m1
 refused 2 'at most 60 bytes' "$AFAR" init "$host" --root "$(printf 'x%.0s' $(seq 70))"
 [ ! -e m1 ] || fail "a refusal wrote something"
 
@@ -49,7 +51,8 @@ rm m1/etc/afar/cluster m1/etc/afar/server.ini
 same m1/etc/afar/key key.before
 [ "$(cat m1/etc/afar/cluster)" = "afar://$address" ] || fail "the cluster's file: $(cat m1/etc/afar/cluster)"
 
-refused 1 'nobody answers at' "$AFAR" join "$host" m1/var/lib/afar/manager/server.key --root m2
+refused 1 'another cluster than afar://127.0.0.1:7411, says' "$AFAR" init 127.0.0.1 --root m1 --name m1 --memory 64M
+refused 1 'no manager answers at' "$AFAR" join "$host" m1/var/lib/afar/manager/server.key --root m2
 configured m1 manager
 configured m1 server
 AFAR_CLUSTER=$(cat m1/etc/afar/cluster) AFAR_KEY=$scratch/m1/etc/afar/key
@@ -63,6 +66,13 @@ refused 1 'line 2 .*is not NAME:KEY' "$AFAR" join "$host" two_lines --root m2
 refused 1 'No such file' "$AFAR" join "$host" nothing --root m2
 refused 1 'larger than a key file' "$AFAR" join "$host" /dev/zero --root m2
 refused 2 'is not HOST' "$AFAR" join "[$host" key.before --root m2
+refused 2 'no --cluster' "$AFAR" --key key.before join "$host" key.before --root m2
+echo "m2:$(printf '%064d' 0)" >stranger
+refused 1 "does not accept the key 'm2'" "$AFAR" join "$host" stranger --root m2
+printf 'm\033[2:%064d\n' 0 >control
+refused 1 'line 1 .*is not NAME:KEY' "$AFAR" join "$host" control --root m2
+refused 1 "'admin' is a client's key" "$AFAR" join "$host" key.before --root m2
+refused 1 'join: .*nobody.invalid' "$AFAR" join nobody.invalid stranger --root m2
 [ ! -e m2 ] || fail "a refusal wrote something"
 for machine in m2 m3; do
 	"$AFAR" key add --server "$machine" | "$AFAR" join "$address" - --root "$machine" --name "$machine" --memory 64M >said
@@ -71,6 +81,9 @@ for machine in m2 m3; do
 done
 "$AFAR" join "$address" m2/var/lib/afar/server/server.key --root m2 --name m2 --memory 64M >said
 ! grep -q '^wrote' said || fail "given again it writes: $(cat said)"
+refused 1 'another cluster than .*, says' "$AFAR" init 127.0.0.1 --root m2 --name m2 --memory 64M
+refused 1 'server.ini is there' "$AFAR" init "$host" --root m2 --name m2 --memory 64M
+[ ! -e m2/var/lib/afar/manager ] || fail "a refusal made a manager"
 refused 1 'has another key' "$AFAR" join "$address" m3/var/lib/afar/server/server.key --root m2 --name m2 --memory 64M
 
 "$AFAR" status | grep -c '^m[123] .* up ' | grep -qx 3 || fail "not three servers: $("$AFAR" status)"

@@ -57,8 +57,7 @@ static int plan(struct setup *setup, const struct setup_flags *flags, const char
 {
 	int ret;
 
-	setup_add(setup, SETUP_FOLDER, false, "/etc/afar", "%s", "");
-	setup_add(setup, SETUP_FOLDER, true, "/var/lib/afar", "%s", "");
+	setup_add_machine(setup, address);
 	setup_add(setup, SETUP_FOLDER, true, "/var/lib/afar/manager", "%s", "");
 	ret = add_key(setup, "/var/lib/afar/manager/key", "admin");
 	if (!ret)
@@ -73,12 +72,10 @@ static int plan(struct setup *setup, const struct setup_flags *flags, const char
 		  "[manager]\nlisten = %s\n",
 		  setup->root, address);
 	setup->units[setup->nr_units++] = "manager";
-	if (has_server)
+	if (has_server) {
 		setup_add(setup, SETUP_FOLDER, true, "/var/lib/afar/server", "%s", "");
-	if (has_server)
 		setup_add_server(setup, flags, address, "/var/lib/afar/manager/server.key");
-	else
-		setup_add(setup, SETUP_FILE, false, "/etc/afar/cluster", "afar://%s\n", address);
+	}
 	return 0;
 }
 
@@ -120,15 +117,15 @@ static int init(struct cli *cli, const struct cli_command *command, int argc, ch
 	if (nr < 0)
 		return status;
 	if (no_server && (set.memory || set.flash || set.name))
-		return cli_misuse(command, "init: --memory, --flash and --name are of the server "
+		return cli_misuse(command, "--memory, --flash and --name are of the server "
 					   "that --no-server leaves out");
 	if (nr == 0 && !find_address(own))
-		return cli_misuse(command, "init: this machine has no way to others; give the "
+		return cli_misuse(command, "this machine has no way to others; give the "
 					   "address at which they reach it");
 	status = setup_address(command, nr ? arguments[0] : own, address);
 	if (status)
 		return status;
-	status = setup_begin(&setup, command, "init", &set);
+	status = setup_begin(&setup, cli, command, &set);
 	if (!status)
 		status = plan(&setup, &set, address, !no_server);
 	if (!status)

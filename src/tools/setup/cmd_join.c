@@ -6,12 +6,11 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "setup.h"
@@ -55,14 +54,15 @@ static int read_key(const char *file, char out[KEY_TEXT_MAX + 1])
 /* A line NAME:KEY. */
 static bool is_key(const char *line, size_t length)
 {
-	const char *colon = memchr(line, ':', length);
-	size_t nr = 0;
+	size_t nr = 0, digits = 0;
 
-	if (!colon || colon == line || (size_t)(colon - line) > AFAR_PRINCIPAL_MAX)
-		return false;
-	while (colon + 1 + nr < line + length && isxdigit((unsigned char)colon[1 + nr]))
+	while (nr < length && isgraph((unsigned char)line[nr]) && line[nr] != ':')
 		nr++;
-	return nr == KEY_DIGITS && colon + 1 + nr == line + length;
+	if (!nr || nr > AFAR_PRINCIPAL_MAX || nr == length || line[nr] != ':')
+		return false;
+	for (line += nr + 1; isxdigit((unsigned char)line[digits]);)
+		digits++;
+	return digits == KEY_DIGITS && nr + 1 + digits == length;
 }
 
 static int check_key(const char *text)
@@ -87,58 +87,59 @@ static int check_key(const char *text)
 
 /* ---- The manager */
 
-/* Waits until a connection is made. Returns 0 or a negative errno. */
-static int finish_connect(int fd)
+/* Opens a session with what is in the key file: a manager that takes the key for a server's answers -EACCES. */
+static int ask(const char *address, const char *key_file)
 {
-	struct pollfd made = {.fd = fd, .events = POLLOUT};
-	socklen_t size = sizeof(int);
-	int nr, error = 0;
+	const struct afar_session_options options = {
+		.size = sizeof(options), .key_file = key_file, .timeout_ms = WAIT_MS};
+	struct afar_session *session;
+	char uri[SETUP_HOST_MAX + 32];
+	int ret;
 
-	do
-		nr = poll(&made, 1, WAIT_MS);
-	while (nr < 0 && errno == EINTR);
-	if (nr <= 0)
-		return nr ? -errno : -ETIMEDOUT;
-	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) ? -errno : -error;
-}
-
-static int try_address(const struct addrinfo *address)
-{
-	const int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	int ret = 0;
-
-	if (fd < 0)
-		return -errno;
-	if (connect(fd, address->ai_addr, address->ai_addrlen))
-		ret = errno == EINPROGRESS ? finish_connect(fd) : -errno;
-	close(fd);
+	snprintf(uri, sizeof(uri), "afar://%s", address);
+	ret = afar_session_open(uri, &options, &session);
+	if (!ret)
+		afar_session_close(session);
 	return ret;
 }
 
-/* Looks whether somebody answers there: a server would wait for its manager for ever. `address` is what setup_address()
- * makes. */
-static int reach(const char *address)
+/* Asks the manager whether the key is good: a server with another one, or without a manager, would never be ready. `address`
+ * is what setup_address() makes. */
+static int try_key(const char *address, const char *key)
 {
-	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-	const bool has_brackets = *address == '[';
-	struct addrinfo *found;
-	const char *port = strrchr(address, ':');
-	char host[SETUP_HOST_MAX + 1];
+	const int fd = memfd_create("key", MFD_CLOEXEC);
+	const int name_length = (int)strcspn(key + strspn(key, "\n"), ":");
+	const size_t length = strlen(key);
+	char file[64];
 	int ret;
 
-	snprintf(host, sizeof(host), "%.*s", (int)(port - address) - 2 * has_brackets,
-		 address + has_brackets);
-	ret = getaddrinfo(host, port + 1, &hints, &found);
-	if (ret)
-		return cli_fail("join: find %s: %s", host, gai_strerror(ret));
-	ret = -EADDRNOTAVAIL;
-	for (const struct addrinfo *each = found; each && ret; each = each->ai_next)
-		ret = try_address(each);
-	freeaddrinfo(found);
-	return ret ? cli_fail("join: nobody answers at %s (%s); see that 'afar init' was run "
-			      "there, and that no firewall is between",
-			      address, afar_strerror(-ret))
-		   : 0;
+	if (fd < 0 || fchmod(fd, 0600) || write(fd, key, length) != (ssize_t)length) {
+		ret = cli_fail("join: keep the key: %s", afar_strerror(errno));
+		close(fd);
+		return ret;
+	}
+	snprintf(file, sizeof(file), "/proc/self/fd/%d", fd);
+	ret = ask(address, file);
+	close(fd);
+	switch (ret) {
+	case -EACCES:
+		return 0;
+	case 0:
+		return cli_fail("join: '%.*s' is a client's key; give what 'afar key add --server' "
+				"has printed",
+				name_length, key + strspn(key, "\n"));
+	case -AFAR_EAUTH:
+		return cli_fail("join: the manager at %s does not accept the key '%.*s'; give what "
+				"'afar key add --server' has printed there",
+				address, name_length, key + strspn(key, "\n"));
+	case -AFAR_EMANAGER:
+		return cli_fail(
+			"join: no manager answers at %s; see that 'afar init' was run there, "
+			"and that no firewall is between",
+			address);
+	default:
+		return cli_fail("join: %s", afar_last_error());
+	}
 }
 
 /* ---- The command */
@@ -148,8 +149,7 @@ static int lay_down(struct setup *setup, const struct setup_flags *set, const ch
 {
 	int status;
 
-	setup_add(setup, SETUP_FOLDER, false, "/etc/afar", "%s", "");
-	setup_add(setup, SETUP_FOLDER, true, "/var/lib/afar", "%s", "");
+	setup_add_machine(setup, address);
 	setup_add(setup, SETUP_FOLDER, true, "/var/lib/afar/server", "%s", "");
 	setup_add(setup, SETUP_KEY, true, KEY_FILE, "%s", key);
 	setup_add_server(setup, set, address, KEY_FILE);
@@ -184,13 +184,13 @@ static int join(struct cli *cli, const struct cli_command *command, int argc, ch
 	status = setup_address(command, arguments[0], address);
 	if (status)
 		return status;
-	status = setup_begin(&setup, command, "join", &set);
+	status = setup_begin(&setup, cli, command, &set);
 	if (!status)
 		status = read_key(arguments[1], key);
 	if (!status)
 		status = check_key(key);
 	if (!status && !set.is_dry)
-		status = reach(address);
+		status = try_key(address, key);
 	if (!status)
 		status = lay_down(&setup, &set, address, key);
 	explicit_bzero(key, sizeof(key));

@@ -86,12 +86,15 @@ static int set_root(struct setup *setup, const struct cli_command *command, cons
 	return 0;
 }
 
-int setup_begin(struct setup *setup, const struct cli_command *command, const char *verb,
+int setup_begin(struct setup *setup, const struct cli *cli, const struct cli_command *command,
 		const struct setup_flags *flags)
 {
-	int ret = check_flags(command, flags);
+	int ret;
 
-	*setup = (struct setup){.verb = verb, .is_dry = flags->is_dry};
+	*setup = (struct setup){.verb = command->name, .is_dry = flags->is_dry};
+	if (cli->cluster || cli->key_file)
+		return cli_misuse(command, "it takes no --cluster and no --key");
+	ret = check_flags(command, flags);
 	return ret ? ret : set_root(setup, command, flags->root);
 }
 
@@ -159,6 +162,14 @@ void setup_add(struct setup *setup, enum setup_kind kind, bool is_daemons, const
 		setup->is_short = true;
 }
 
+/* The cluster comes first: it is what says best why a machine that is in another one is refused. */
+void setup_add_machine(struct setup *setup, const char *address)
+{
+	setup_add(setup, SETUP_FOLDER, false, "/etc/afar", "%s", "");
+	setup_add(setup, SETUP_CLUSTER, false, "/etc/afar/cluster", "afar://%s\n", address);
+	setup_add(setup, SETUP_FOLDER, true, "/var/lib/afar", "%s", "");
+}
+
 void setup_add_server(struct setup *setup, const struct setup_flags *flags, const char *address,
 		      const char *key)
 {
@@ -175,7 +186,6 @@ void setup_add_server(struct setup *setup, const struct setup_flags *flags, cons
 		  "[afard]\nrole = server\ndata = %s/var/lib/afar/server\nkey = %s%s\n\n"
 		  "[server]\nmanager = %s\n%s%s%s",
 		  setup->root, setup->root, key, address, name, memory, flash);
-	setup_add(setup, SETUP_FILE, false, "/etc/afar/cluster", "afar://%s\n", address);
 	setup->units[setup->nr_units++] = "server";
 }
 
@@ -231,6 +241,11 @@ static int look_at(const struct setup *setup, const struct setup_item *item, boo
 	if (item->kind == SETUP_FOLDER ? S_ISDIR(found.st_mode)
 				       : item->kind == SETUP_MADE || has_text(item))
 		return 0;
+	if (item->kind == SETUP_CLUSTER)
+		return cli_fail(
+			"%s: this machine is in another cluster than %.*s, says %s; to take it "
+			"out, stop its daemons, and move /etc/afar and /var/lib/afar away",
+			setup->verb, (int)strcspn(item->text, "\n"), item->text, item->path);
 	if (item->kind == SETUP_KEY)
 		return cli_fail("%s: %s has another key; if this machine shall join with the new "
 				"one, remove that file",
@@ -277,7 +292,13 @@ static int make_folder(const struct setup_item *item, const struct passwd *owner
 	}
 	if (mkdir(path, item->is_daemons ? 0700 : 0755))
 		return -errno;
-	return owner && chown(path, owner->pw_uid, owner->pw_gid) ? -errno : 0;
+	/* The user of the daemons may have put a link in its place meanwhile. */
+	return owner && lchown(path, owner->pw_uid, owner->pw_gid) ? -errno : 0;
+}
+
+static bool is_secret(const struct setup_item *item)
+{
+	return item->kind == SETUP_KEY || item->kind == SETUP_MADE;
 }
 
 static int lay_down(const struct setup_item *item)
@@ -290,13 +311,13 @@ static int lay_down(const struct setup_item *item)
 		return make_folder(item, owner);
 	if (item->kind == SETUP_LINK)
 		return symlink(item->text, item->path) ? -errno : 0;
-	return publish(item, item->kind == SETUP_FILE ? 0644 : 0600, owner);
+	return publish(item, is_secret(item) ? 0600 : 0644, owner);
 }
 
 static void show(const struct setup_item *item)
 {
 	printf("would write %s\n", item->path);
-	if (item->kind != SETUP_FILE)
+	if (item->kind != SETUP_FILE && item->kind != SETUP_CLUSTER)
 		return;
 	for (const char *line = item->text; *line;) {
 		const int length = (int)strcspn(line, "\n");
@@ -342,9 +363,16 @@ int setup_write(struct setup *setup)
 
 /* ---- Starting */
 
-static bool has_systemd(const struct setup *setup)
+/* Returns whether systemd runs here, and knows the daemons' unit, which the package has. */
+static bool has_units(const struct setup *setup)
 {
-	return setup->is_here && access("/run/systemd/system", F_OK) == 0;
+	static const char *const places[] = {"/etc/systemd/system", "/usr/local/lib/systemd/system",
+					     "/usr/lib/systemd/system", "/lib/systemd/system",
+					     NULL};
+	char found[PATH_MAX];
+
+	return setup->is_here && access("/run/systemd/system", F_OK) == 0 &&
+	       program_find("afard@.service", R_OK, places, found);
 }
 
 static int run(const char *const *words)
@@ -372,34 +400,36 @@ static void say_how(const struct setup *setup)
 	program_find_daemon(found);
 	if (!realpath(found, daemon))
 		memcpy(daemon, found, sizeof(daemon));
-	puts(setup->is_here ? "No systemd runs here. Start, and have started at each boot:"
-			    : "Start, each by itself:");
+	puts(setup->is_here
+		     ? "systemd does not run here, or has no unit afard@.service. Start, and have "
+		       "started at each boot:"
+		     : "Start, each by itself:");
 	for (size_t i = 0; i < setup->nr_units; i++)
 		printf("  %s%s --config %s/etc/afar/%s.ini\n",
 		       is_other ? "runuser -u " DAEMONS_USER " -- " : "", daemon, setup->root,
 		       setup->units[i]);
 }
 
+/* A server's unit has started when its manager has taken it in. The manager therefore starts before: if it does not, that is
+ * said at once. */
 int setup_start(struct setup *setup)
 {
-	const char *words[4 + SETUP_UNITS_MAX] = {"systemctl", "enable", "--now"};
-	char names[SETUP_UNITS_MAX][40];
+	char name[64];
+	const char *const words[] = {"systemctl", "enable", "--now", name, NULL};
 
-	if (!has_systemd(setup)) {
+	if (!has_units(setup)) {
 		say_how(setup);
 		return 0;
 	}
 	for (size_t i = 0; i < setup->nr_units; i++) {
-		snprintf(names[i], sizeof(names[i]), "afard@%s.service", setup->units[i]);
-		words[3 + i] = names[i];
+		snprintf(name, sizeof(name), "afard@%s.service", setup->units[i]);
+		if (setup->is_dry)
+			printf("would run systemctl enable --now %s\n", name);
+		fflush(stdout);
+		if (!setup->is_dry && run(words))
+			return cli_fail("%s: all is written, but systemd does not start %s; see "
+					"'journalctl -u %s', mend it, and give the command again",
+					setup->verb, name, name);
 	}
-	fflush(stdout);
-	if (setup->is_dry)
-		printf("would run systemctl enable --now %s %s\n", words[3],
-		       words[4] ? words[4] : "");
-	else if (run(words))
-		return cli_fail("%s: all is written, but systemd does not start %s; see "
-				"'journalctl -u \"afard@*\"', mend it, and give the command again",
-				setup->verb, words[3]);
 	return 0;
 }

@@ -22,9 +22,10 @@
 
 enum setup_kind {
 	SETUP_FOLDER,
-	SETUP_FILE, /* another text at its place is refused */
-	SETUP_KEY,  /* likewise, readable by its owner alone, and never shown */
-	SETUP_MADE, /* a key that is made here: one at its place is kept */
+	SETUP_FILE,    /* another text at its place is refused */
+	SETUP_CLUSTER, /* likewise: a machine is in one cluster */
+	SETUP_KEY,     /* likewise, readable by its owner alone, and never shown */
+	SETUP_MADE,    /* a key that is made here: one at its place is kept */
 	SETUP_LINK,
 };
 
@@ -54,7 +55,7 @@ struct setup_flags {
 };
 
 /* Begins a plan, and checks the flags. */
-int setup_begin(struct setup *setup, const struct cli_command *command, const char *verb,
+int setup_begin(struct setup *setup, const struct cli *cli, const struct cli_command *command,
 		const struct setup_flags *flags);
 /* Frees it, and wipes its keys. */
 void setup_end(struct setup *setup);
@@ -67,8 +68,9 @@ int setup_address(const struct cli_command *command, const char *text,
 __attribute__((format(printf, 5, 6))) void setup_add(struct setup *setup, enum setup_kind kind,
 						     bool is_daemons, const char *path,
 						     const char *format, ...);
-/* Adds the settings of a server, and this machine's /etc/afar/cluster. The server joins the manager at
- * `address` with the key file `key`, a path below the root. */
+/* Adds what every machine has: /etc/afar with the cluster, whose manager is at `address`, and /var/lib/afar. */
+void setup_add_machine(struct setup *setup, const char *address);
+/* Adds the settings of a server. It joins the manager at `address` with the key file `key`, a path below the root. */
 void setup_add_server(struct setup *setup, const struct setup_flags *flags, const char *address,
 		      const char *key);
 
