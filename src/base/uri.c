@@ -169,6 +169,19 @@ static int read_line(const char *path, int fd, char *out, size_t size)
 	return 0;
 }
 
+/* Checks what the file `path` says; a sentence about it names the file. */
+static int check_uri(const char *path, const char *text)
+{
+	char line[ERROR_LINE_BYTES];
+	struct uri uri;
+	const int ret = uri_parse(text, &uri);
+
+	if (!ret)
+		return 0;
+	snprintf(line, sizeof(line), "%s", error_last_line());
+	return error_fail(ret, "%s: %s", path, line);
+}
+
 /* Returns -ENOENT, without a sentence, if there is no such file. */
 static int read_uri(const char *path, char *out, size_t size)
 {
@@ -180,6 +193,8 @@ static int read_uri(const char *path, char *out, size_t size)
 		return error_fail(-errno, "%s: cannot be read: %s", path, afar_strerror(errno));
 	ret = read_line(path, fd, out, size);
 	close(fd);
+	if (!ret)
+		ret = check_uri(path, out);
 	return ret;
 }
 

@@ -102,6 +102,9 @@ if unshare -rm mount -t tmpfs none /etc 2>/dev/null; then
 		# shellcheck disable=SC2016 # the inner shell expands it
 		unshare -rm sh -c 'mount -t tmpfs none /etc && mkdir /etc/afar && cp "$1/cluster" "$1/key" /etc/afar/ && exec "$2" ns ls' \
 			sh "$scratch/m1/etc/afar" "$AFAR" | grep -q '^wide ' || fail "/etc/afar/cluster is not taken"
+		# shellcheck disable=SC2016 # likewise
+		refused 1 '/etc/afar/cluster: .*does not begin with afar://' unshare -rm sh -c \
+			'mount -t tmpfs none /etc && mkdir /etc/afar && echo nonsense >/etc/afar/cluster && exec "$1" ns ls' sh "$AFAR"
 	)
 fi
 
