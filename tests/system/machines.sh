@@ -105,6 +105,12 @@ if unshare -rm mount -t tmpfs none /etc 2>/dev/null; then
 		# shellcheck disable=SC2016 # likewise
 		refused 1 '/etc/afar/cluster: .*does not begin with afar://' unshare -rm sh -c \
 			'mount -t tmpfs none /etc && mkdir /etc/afar && echo nonsense >/etc/afar/cluster && exec "$1" ns ls' sh "$AFAR"
+		# shellcheck disable=SC2016 # likewise
+		refused 1 '192.0.2.1 is not an address of this machine' unshare -rm sh -c \
+			'mount -t tmpfs none /etc && mount -t tmpfs none /var/lib && exec "$1" init 192.0.2.1' sh "$AFAR"
+		# shellcheck disable=SC2016 # likewise
+		refused 1 '0.0.0.0 is not an address of this machine' unshare -rm sh -c \
+			'mount -t tmpfs none /etc && mount -t tmpfs none /var/lib && exec "$1" init 0.0.0.0' sh "$AFAR"
 	)
 fi
 

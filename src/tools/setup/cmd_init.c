@@ -5,6 +5,8 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -33,6 +35,60 @@ static bool find_address(char out[INET_ADDRSTRLEN])
 		   inet_ntop(AF_INET, &own.sin_addr, out, INET_ADDRSTRLEN);
 	close(fd);
 	return is_found;
+}
+
+static bool is_any(const struct sockaddr *address)
+{
+	if (address->sa_family == AF_INET6)
+		return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)address)->sin6_addr);
+	return address->sa_family == AF_INET &&
+	       ((const struct sockaddr_in *)address)->sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
+static bool is_loopback(const struct sockaddr *address)
+{
+	if (address->sa_family == AF_INET6)
+		return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
+	return address->sa_family == AF_INET &&
+	       ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == 127;
+}
+
+/* Returns whether a socket can have the address: it is one of this machine's. */
+static bool is_own(const struct addrinfo *address)
+{
+	const int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	bool is_foreign;
+
+	if (fd < 0)
+		return true; /* nobody knows; the manager will say */
+	is_foreign = bind(fd, address->ai_addr, address->ai_addrlen) && errno == EADDRNOTAVAIL;
+	close(fd);
+	return !is_foreign;
+}
+
+/* Checks that the manager can listen at `address`, which setup_address() has made; afterwards it would only be noticed when
+ * all is written. The manager takes the first address that a name has, and so does this. */
+static int check_own(const char *address)
+{
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+	const bool has_brackets = *address == '[';
+	const int length = (int)(strrchr(address, ':') - address) - 2 * has_brackets;
+	char host[SETUP_HOST_MAX + 1];
+	struct addrinfo *found;
+	int ret;
+
+	snprintf(host, sizeof(host), "%.*s", length, address + has_brackets);
+	ret = getaddrinfo(host, "0", &hints, &found);
+	if (ret)
+		return cli_fail("init: find %s: %s", host, gai_strerror(ret));
+	if (is_any(found->ai_addr) || !is_own(found))
+		ret = cli_fail("init: %s is not an address of this machine; give the one at which "
+			       "others reach it, and run it there",
+			       host);
+	else if (is_loopback(found->ai_addr))
+		cli_note("%s is this machine for itself; no other can join at that address", host);
+	freeaddrinfo(found);
+	return ret;
 }
 
 /* Adds a key file of one fresh key. */
@@ -126,6 +182,8 @@ static int init(struct cli *cli, const struct cli_command *command, int argc, ch
 	if (status)
 		return status;
 	status = setup_begin(&setup, cli, command, &set);
+	if (!status && setup.is_here)
+		status = check_own(address);
 	if (!status)
 		status = plan(&setup, &set, address, !no_server);
 	if (!status)
