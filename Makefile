@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 LIBDIR ?= lib
 TESTS ?= ^nightly
 
-.PHONY: deps build quickstart check check-verbs check-asan check-tsan check-nightly check-long fuzz bench bench-guest lint format install uninstall clean
+.PHONY: deps build quickstart check check-verbs check-asan check-tsan check-nightly check-long fuzz bench bench-guest lint format install packages check-packages uninstall clean
 
 build: deps                     # build/afar and build/afard
 	@scripts/build build
@@ -62,9 +62,15 @@ install: deps                   # below PREFIX, and DESTDIR if set; the library 
 	@meson install -C build --no-rebuild
 	@test -n '$(DESTDIR)' || test "$$(id -u)" != 0 || ldconfig
 
+packages:                       # Debian's, for the release that runs here, into build-packages/
+	@scripts/package
+
+check-packages: packages        # installs them in a bare Debian, upgrades and removes them, and boots it; needs root
+	@scripts/check-packages || test $$? = 77
+
 uninstall:                      # what the last `make install` in this folder installed
 	@test -f build/meson-logs/install-log.txt || { echo 'uninstall: nothing was installed from this folder' >&2; exit 1; }
 	@ninja -C build uninstall
 
 clean:
-	@rm -rf build build-asan build-tsan build-fuzz build-lint-clang
+	@rm -rf build build-asan build-tsan build-fuzz build-lint-clang build-packages

@@ -19,6 +19,7 @@
 #define SCHEME	     "afar://"
 #define FORM	     "a cluster is afar://HOST[:PORT][?key=FILE]"
 #define CLUSTER_FILE "./afar-data/cluster"
+#define MACHINE_FILE "/etc/afar/cluster" /* `afar init` and `afar join` write it */
 #define LOCAL_URI    "afar://127.0.0.1"
 
 #define NAME_BYTES "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_"
@@ -139,8 +140,8 @@ static int copy_uri(const char *from, const char *text, char *out, size_t size)
 	return 0;
 }
 
-/* The first line of `fd` without its newline. */
-static int read_line(int fd, char *out, size_t size)
+/* Copies the first line of the file `path`, which is open as `fd`, without its newline. */
+static int read_line(const char *path, int fd, char *out, size_t size)
 {
 	size_t length = 0;
 	ssize_t taken;
@@ -150,7 +151,7 @@ static int read_line(int fd, char *out, size_t size)
 		if (taken < 0 && errno == EINTR)
 			continue;
 		if (taken < 0)
-			return error_fail(-errno, CLUSTER_FILE ": cannot be read: %s",
+			return error_fail(-errno, "%s: cannot be read: %s", path,
 					  afar_strerror(errno));
 		length += (size_t)taken;
 	} while (taken && length < size && !memchr(out, '\n', length));
@@ -158,28 +159,54 @@ static int read_line(int fd, char *out, size_t size)
 	if (memchr(out, '\n', length))
 		length = (size_t)((char *)memchr(out, '\n', length) - out);
 	else if (length == size)
-		return error_fail(-EINVAL, CLUSTER_FILE ": is longer than a cluster's URI can be");
+		return error_fail(-EINVAL, "%s: is longer than a cluster's URI can be", path);
 	if (!length || memchr(out, 0, length))
-		return error_fail(-EINVAL, CLUSTER_FILE ": does not hold the URI of a cluster; "
-							"remove it, or set AFAR_CLUSTER");
+		return error_fail(-EINVAL,
+				  "%s: does not hold the URI of a cluster; remove it, or set "
+				  "AFAR_CLUSTER",
+				  path);
 	out[length] = 0;
 	return 0;
+}
+
+/* Checks what the file `path` says; a sentence about it names the file. */
+static int check_uri(const char *path, const char *text)
+{
+	char line[ERROR_LINE_BYTES];
+	struct uri uri;
+	const int ret = uri_parse(text, &uri);
+
+	if (!ret)
+		return 0;
+	snprintf(line, sizeof(line), "%s", error_last_line());
+	return error_fail(ret, "%s: %s", path, line);
+}
+
+/* Returns -ENOENT, without a sentence, if there is no such file. */
+static int read_uri(const char *path, char *out, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), ret;
+
+	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+		return -ENOENT;
+	if (fd < 0)
+		return error_fail(-errno, "%s: cannot be read: %s", path, afar_strerror(errno));
+	ret = read_line(path, fd, out, size);
+	close(fd);
+	if (!ret)
+		ret = check_uri(path, out);
+	return ret;
 }
 
 int uri_default(char *out, size_t size)
 {
 	const char *chosen = getenv("AFAR_CLUSTER");
-	int fd, ret;
+	int ret;
 
 	if (chosen && *chosen)
 		return copy_uri("AFAR_CLUSTER", chosen, out, size);
-	fd = open(CLUSTER_FILE, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
-		return copy_uri(LOCAL_URI, LOCAL_URI, out, size);
-	if (fd < 0)
-		return error_fail(-errno, CLUSTER_FILE ": cannot be read: %s",
-				  afar_strerror(errno));
-	ret = read_line(fd, out, size);
-	close(fd);
-	return ret;
+	ret = read_uri(CLUSTER_FILE, out, size);
+	if (ret == -ENOENT)
+		ret = read_uri(MACHINE_FILE, out, size);
+	return ret == -ENOENT ? copy_uri(LOCAL_URI, LOCAL_URI, out, size) : ret;
 }

@@ -21,8 +21,8 @@ int uri_parse(const char *text, struct uri *out);
 
 /*
  * Writes the URI of the default cluster to `out`, which has at least PATH_MAX + 512 bytes. It is
- * $AFAR_CLUSTER; otherwise the content of ./afar-data/cluster, which afard writes; otherwise
- * "afar://127.0.0.1". Errors, with a sentence: -EINVAL (it is too long, or the file has no URI), or
+ * $AFAR_CLUSTER; otherwise the content of ./afar-data/cluster, which afard writes; otherwise that of
+ * /etc/afar/cluster, this machine's; otherwise "afar://127.0.0.1". Errors, with a sentence: -EINVAL (it is too long, or the file has no URI), or
  * those of reading the file.
  */
 int uri_default(char *out, size_t size);

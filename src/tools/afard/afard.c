@@ -30,6 +30,7 @@
 #include "config.h"
 #include "manager/manager.h"
 #include "manager/members/principals.h"
+#include "notify.h"
 #include "rpc/rpc.h"
 #include "server/server.h"
 
@@ -465,6 +466,8 @@ static bool await_joined(struct daemon *daemon)
 {
 	struct timespec pause = {.tv_nsec = 5000000};
 
+	if (!is_ready(daemon))
+		notify("STATUS=waiting until the manager takes the server in");
 	while (!is_ready(daemon)) {
 		if (take_signal(daemon, sigtimedwait(&daemon->stop_signals, NULL, &pause)))
 			return false;
@@ -512,6 +515,7 @@ static int announce(struct daemon *daemon)
 		if (daemon->config.ready_fd > STDERR_FILENO)
 			close(daemon->config.ready_fd);
 	}
+	notify("READY=1\nSTATUS=ready");
 	return 0;
 }
 
@@ -593,6 +597,7 @@ int main(int argc, char **argv)
 		complain(1);
 	/* From here on a second signal ends the process at once, but for SIGHUP. */
 	signal(SIGHUP, SIG_IGN);
+	notify("STOPPING=1\nSTATUS=stopping");
 	sigprocmask(SIG_UNBLOCK, &daemon.stop_signals, NULL);
 	stop(&daemon);
 	return ret ? 1 : 0;

@@ -104,7 +104,7 @@ const struct cli_command *cli_find(const struct cli *cli, int argc, char **argv,
 /* ---- Flags */
 
 const struct cli_flag cli_global_flags[] = {
-	{"cluster", "URI", "the cluster (default: $AFAR_CLUSTER, else the one in ./afar-data)",
+	{"cluster", "URI", "the cluster (default: $AFAR_CLUSTER, else the one in ./afar-data, else this machine's)",
 	 NULL},
 	{"key", "FILE", "the key to open it with", NULL},
 	{"path", "TRANSPORT", "the only one to reach memory over (default: the best that works)",
@@ -280,7 +280,8 @@ static bool is_nowhere(const struct cli *cli)
 	const char *environment = getenv("AFAR_CLUSTER");
 
 	return !cli->cluster && !cli->key_file && !getenv("AFAR_KEY") &&
-	       !(environment && *environment) && access("./afar-data/cluster", F_OK) != 0;
+	       !(environment && *environment) && access("./afar-data/cluster", F_OK) != 0 &&
+	       access("/etc/afar/cluster", F_OK) != 0;
 }
 
 int cli_open(struct cli *cli)

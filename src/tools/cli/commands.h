@@ -7,6 +7,8 @@
 
 /* The groups' commands; each table ends with a NULL name. */
 extern const struct cli_command up_commands[];
+extern const struct cli_command init_commands[];
+extern const struct cli_command join_commands[];
 extern const struct cli_command status_commands[];
 extern const struct cli_command top_commands[];
 extern const struct cli_command ns_commands[];
