@@ -144,7 +144,7 @@ static uint64_t units_left(const struct fs *fs)
 /* Returns how many others would still find, who make the pool larger if they have to. */
 static uint64_t units_for_others(const struct fs *fs)
 {
-	uint64_t bytes = fs->space.free_bytes + files_room(fs_core(fs), fs_namespace(fs));
+	uint64_t bytes = fs->space.free_bytes + limits_pool_room(fs_core(fs), fs_namespace(fs));
 
 	return smaller(limits_room(fs), bytes / FILE_UNIT);
 }

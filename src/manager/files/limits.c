@@ -3,11 +3,15 @@
  * its files are allowed, because the limit was lowered. */
 #include <errno.h>
 
+#include <afar/afar.h>
+
 #include "base/log.h"
 #include "base/text.h"
+#include "manager/connections/live.h"
 #include "manager/connections/rights.h"
 #include "manager/files/pool.h"
 #include "manager/files/table.h"
+#include "manager/jobs/quota.h"
 
 bool limits_allow_inode(const struct fs *fs)
 {
@@ -75,4 +79,27 @@ int files_limit(struct core *core, struct session *session, struct event *event)
 	log_info("file system '%s' may have %llu bytes and %llu files now (0: no limit)", ns->name,
 		 (unsigned long long)ask->max_bytes, (unsigned long long)ask->max_inodes);
 	return 0;
+}
+
+static uint64_t pool_room(const struct pool *pool)
+{
+	uint64_t taken = pool->granted_bytes + pool->pending_bytes;
+
+	return pool_is_writable(pool) && pool->capacity_bytes > taken ? pool->capacity_bytes - taken
+								      : 0;
+}
+
+uint64_t limits_pool_room(const struct core *core, const struct namespace *ns)
+{
+	const struct flash_store *store;
+	const struct server *server;
+	uint64_t room = 0, limit = quota_room(core, ns);
+
+	cds_list_for_each_entry (server, &core->state->servers, node)
+		if (ns->tier == AFAR_TIER_DRAM)
+			room += pool_room(&server->dram);
+	cds_list_for_each_entry (store, &core->state->stores, node)
+		if (ns->tier == AFAR_TIER_FLASH)
+			room += pool_room(&store->pool);
+	return room < limit ? room : limit;
 }

@@ -58,6 +58,8 @@ int limits_check_inodes(const struct fs *fs);
 uint64_t limits_room(const struct fs *fs);
 /* -EDQUOT: they may not have so many more. */
 int limits_check_units(const struct fs *fs, uint64_t nr);
+/* Returns how many bytes the pool could become larger by: servers, or stores, could still lend them. */
+uint64_t limits_pool_room(const struct core *core, const struct namespace *ns);
 
 /* ---- lengths.c */
 

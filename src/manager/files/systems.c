@@ -10,7 +10,6 @@
 #include "manager/files/pool.h"
 #include "manager/files/records.h"
 #include "manager/files/table.h"
-#include "manager/jobs/quota.h"
 
 #define ROOT_INO       1U
 #define ROOT_MODE      0755U
@@ -164,29 +163,6 @@ int files_delete(struct core *core, const struct namespace *ns)
 
 /* ---- Telling */
 
-static uint64_t pool_room(const struct pool *pool)
-{
-	uint64_t taken = pool->granted_bytes + pool->pending_bytes;
-
-	return pool_is_writable(pool) && pool->capacity_bytes > taken ? pool->capacity_bytes - taken
-								      : 0;
-}
-
-uint64_t files_room(const struct core *core, const struct namespace *ns)
-{
-	const struct flash_store *store;
-	const struct server *server;
-	uint64_t room = 0, limit = quota_room(core, ns);
-
-	cds_list_for_each_entry (server, &core->state->servers, node)
-		if (ns->tier == AFAR_TIER_DRAM)
-			room += pool_room(&server->dram);
-	cds_list_for_each_entry (store, &core->state->stores, node)
-		if (ns->tier == AFAR_TIER_FLASH)
-			room += pool_room(&store->pool);
-	return room < limit ? room : limit;
-}
-
 Afar__FileSystemInfo *files_info(const struct core *core, const struct namespace *ns)
 {
 	Afar__FileSystemInfo *info = MESSAGE_NEW(afar__file_system_info, Afar__FileSystemInfo);
@@ -205,7 +181,7 @@ Afar__FileSystemInfo *files_info(const struct core *core, const struct namespace
 	if (region)
 		info->pool_bytes -= layout_lost_bytes(region->layout);
 	info->pending_bytes = fs->pending_bytes;
-	info->room_bytes = files_room(core, ns);
+	info->room_bytes = limits_pool_room(core, ns);
 	info->nr_inodes = fs->nr_inodes;
 	info->max_inodes = fs->max_inodes;
 	info->region_address = region ? region->address : 0;

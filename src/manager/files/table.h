@@ -294,8 +294,6 @@ void inode_touch_change(struct inode *inode);
 
 /* ---- systems.c */
 
-/* Returns how many bytes the pool could become larger by: servers, or stores, could still lend them. */
-uint64_t files_room(const struct core *core, const struct namespace *ns);
 /* Drops inodes that were not used for longest. Nothing may be noted. */
 void fs_forget_idle(struct fs *fs);
 
