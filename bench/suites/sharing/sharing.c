@@ -180,6 +180,8 @@ static const struct bench_stage *const stages[] = {
 	&sharing_holes_tcp_stage,
 	&sharing_opens_local_stage,
 	&sharing_opens_tcp_stage,
+	&sharing_cached_tcp_stage,
+	&sharing_cached_flash_stage,
 	&sharing_ahead_stage,
 	&sharing_ahead_fuse_stage,
 };
