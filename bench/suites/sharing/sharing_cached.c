@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 
 #include <afar/cache.h>
 
@@ -77,14 +76,9 @@ static void teardown(void *state)
 static int prepare(struct cached_stage *stage)
 {
 	struct file_scene *scene = &stage->scene;
-	uint64_t ino;
-	ssize_t ret = file_make(scene->fs, FILE_NAME, &scene->file);
+	const uint64_t ino = afar_file_ino(scene->file);
+	ssize_t ret = afar_file_pwrite(scene->file, scene->memory, FILE_BYTES, 0);
 
-	if (ret)
-		return (int)ret;
-	ino = afar_file_ino(scene->file);
-	memset(scene->memory, 7, FILE_BYTES);
-	ret = afar_file_pwrite(scene->file, scene->memory, FILE_BYTES, 0);
 	if (ret >= 0)
 		ret = afar_file_close(scene->file);
 	scene->file = NULL;

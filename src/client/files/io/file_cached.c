@@ -40,7 +40,9 @@ static uint64_t promise(struct afar_file *file)
 		return since;
 	if (!atomic_compare_exchange_strong(&file->promise_asked_at, &asked_at, now))
 		return 0;
-	since = fs_promise_quiet(file->fs, file->inode->ino, PROMISE_MS);
+	/* The first answer after others' changes may tell of the delegation alone. */
+	for (unsigned i = 0; i < 2 && since == 0; i++)
+		since = fs_promise_quiet(file->fs, file->inode->ino, PROMISE_MS);
 	if (since != 0)
 		atomic_store(&file->promise_asked_at, 0);
 	return since;
