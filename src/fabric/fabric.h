@@ -134,8 +134,8 @@ struct fabric_domain {
 };
 struct fabric_queue {
 	struct fabric *fabric;
-	/* The last poll moved bytes. Nothing else reports the reads and writes of peers here. Never
-	 * set where the target is passive. */
+	/* The last poll moved bytes. Nothing else reports the reads and writes of peers here. Where
+	 * the target is passive it is set for paged memory alone. */
 	bool has_moved;
 	/* Bytes of all connections since it was opened, headers included; where counts_bytes. */
 	struct counter bytes_in, bytes_out;

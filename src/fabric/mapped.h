@@ -69,7 +69,7 @@ struct fabric_mapped_ops {
 	/* Finds the memory behind a prepared key, for the processor of any thread. Its gate is
 	 * counted for the caller, who gives it back by fabric_gate_drop(). A copy between
 	 * fabric_gate_enter() and _leave() is as good as a completed transfer, if _leave() says
-	 * true. -ENOTCONN; -EAGAIN: prepare the key; -ENOMEM. */
+	 * true. -ENOTCONN; -EAGAIN: prepare the key; -EOPNOTSUPP: a pager has it; -ENOMEM. */
 	int (*window)(struct fabric_endpoint *endpoint, uint64_t key, struct fabric_window *out);
 	/* Takes back the memory that the peer was given. Nothing can be posted any more, and all
 	 * that was posted ends. FABRIC_CLOSED follows when the peer is not at the memory and cannot

@@ -251,6 +251,7 @@ static int open_stores(struct server *server, const struct server_options *optio
 	char address[FABRIC_ADDRESS_MAX];
 	struct store_options store = {
 		.address = address,
+		.near_transport = lanes_near_transport(server->lanes),
 		.spin_us = spin_us(options),
 		.scrub_bytes_per_s = options->scrub_bytes_per_s,
 		.cache_bytes = cache_of_each(options),

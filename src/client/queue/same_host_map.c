@@ -15,7 +15,7 @@ static struct path *same_host_path(const struct afar_queue *queue, const struct 
 	struct path *path = queue_path(queue, binding->servers[server].reach);
 
 	return path && binding->servers[server].is_keyed && path->state == PATH_UP &&
-			       path->fabric->mapped
+			       path->fabric->mapped && !path->peer->store
 		       ? path
 		       : NULL;
 }

@@ -105,6 +105,18 @@ static int add_lane(struct peer *peer, uint32_t number, const Afar__Lane *messag
 	return 0;
 }
 
+/* A store lists its nearest lane last. So a client that does not know of that takes the first, which all
+ * have. */
+static void put_near_first(struct peer *peer)
+{
+	for (unsigned i = 0, j = peer->nr_lanes; i + 1 < j; i++, j--) {
+		struct peer_lane lane = peer->lanes[i];
+
+		peer->lanes[i] = peer->lanes[j - 1];
+		peer->lanes[j - 1] = lane;
+	}
+}
+
 /* Takes the lanes that lead there and whose transport may be one of ours. */
 static int set_lanes(struct peer *peer, const Afar__Server *server)
 {
@@ -122,6 +134,8 @@ static int set_lanes(struct peer *peer, const Afar__Server *server)
 			ret = add_lane(peer, number, server->lanes[i]);
 		number++;
 	}
+	if (peer->store)
+		put_near_first(peer);
 	if (!ret && peer->nr_lanes == 0 && (number > 0 || !peer->store))
 		ret = error_fail(
 			-AFAR_ESERVER,

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "fabric/local/exchange.h"
 #include "fabric/local/local.h"
 #include "fabric/local/memory.h"
 
@@ -247,6 +248,8 @@ static void let_go(struct local_endpoint *endpoint, enum local_state state)
 		endpoint->was_connected = endpoint->state == LOCAL_IS_CONNECTED;
 	endpoint->state = state;
 	local_memory_forget(endpoint);
+	local_serve_close(endpoint);
+	local_ask_close(endpoint);
 	/* Do this before the link goes, because threads at a window look into the link, too. */
 	local_mapping_remove_all(endpoint);
 	unlink_peer(endpoint);
@@ -311,15 +314,30 @@ void local_endpoint_close(struct fabric_endpoint *base)
 
 /* ---- Completing */
 
-void local_endpoint_finish(struct local_endpoint *endpoint, uint64_t context, int status,
-			   bool is_receive)
+static void add_done(struct local_endpoint *endpoint, const struct local_done *done)
 {
 	struct local_queue *queue = local_queue_of(endpoint);
 
 	if (endpoint->done_first == endpoint->done_end)
 		cds_list_add_tail(&endpoint->finished, &queue->finished);
-	endpoint->done[endpoint->done_end++ % LOCAL_DONE_MAX] = (struct local_done){
-		.completion = {.context = context, .status = status}, .is_receive = is_receive};
+	endpoint->done[endpoint->done_end++ % LOCAL_DONE_MAX] = *done;
+}
+
+void local_endpoint_finish(struct local_endpoint *endpoint, uint64_t context, int status,
+			   bool is_receive)
+{
+	const struct local_done done = {.completion = {.context = context, .status = status},
+					.is_receive = is_receive};
+
+	add_done(endpoint, &done);
+}
+
+void local_endpoint_finish_with(struct local_endpoint *endpoint,
+				const struct fabric_completion *completion)
+{
+	const struct local_done done = {.completion = *completion};
+
+	add_done(endpoint, &done);
 }
 
 /* ---- Reading and writing */
@@ -352,7 +370,8 @@ static bool run_lent(struct local_endpoint *endpoint, const struct local_transfe
 	if (!local_endpoint_catch_up(endpoint))
 		return false;
 	mapping = local_mapping_find(endpoint, transfer->key);
-	return mapping && local_mapping_do(mapping, transfer);
+	return mapping && !transfer->is_durable && !transfer->is_checked &&
+	       local_mapping_do(mapping, transfer);
 }
 
 /* A copy counts if the memory was still lent afterwards, because the peer says that it is not
@@ -363,19 +382,32 @@ static bool is_lent_still(struct local_endpoint *endpoint, uint64_t key)
 	       (local_endpoint_catch_up(endpoint) && local_mapping_find(endpoint, key));
 }
 
+static void fail(struct local_endpoint *endpoint, const struct local_transfer *transfer)
+{
+	local_endpoint_finish(endpoint, transfer->context, -ECONNRESET, false);
+	local_endpoint_break(endpoint);
+}
+
 /* It is none of those that wait any more. One that fails costs the connection. */
-static void run(struct local_endpoint *endpoint, const struct local_transfer *transfer)
+static void run(struct local_endpoint *endpoint, const struct local_mapping *mapping,
+		const struct local_transfer *transfer)
 {
 	bool is_done;
 
+	if (mapping->is_paged) {
+		if (!local_ask_begin(endpoint, transfer))
+			fail(endpoint, transfer);
+		return;
+	}
 	local_touch_begin(endpoint);
 	is_done = run_lent(endpoint, transfer);
 	/* With that the bytes are there, too, before the peer is looked at. */
 	local_touch_end(endpoint);
 	is_done = is_done && is_lent_still(endpoint, transfer->key);
-	local_endpoint_finish(endpoint, transfer->context, is_done ? 0 : -ECONNRESET, false);
-	if (!is_done)
-		local_endpoint_break(endpoint);
+	if (is_done)
+		local_endpoint_finish(endpoint, transfer->context, 0, false);
+	else
+		fail(endpoint, transfer);
 }
 
 static bool is_asked(const struct local_endpoint *endpoint, uint64_t key)
@@ -400,28 +432,41 @@ static int ask(struct local_endpoint *endpoint, uint64_t key)
 	return 0;
 }
 
-/* The first in order whose memory is there. */
-static bool take_resumable(struct local_endpoint *endpoint, struct local_transfer *out)
+/* False: a pager has it, and others must end before it can be asked. */
+static bool has_room(const struct local_endpoint *endpoint, const struct local_mapping *mapping,
+		     const struct local_transfer *transfer)
+{
+	return !mapping->is_paged || local_ask_has_room(endpoint, transfer);
+}
+
+/* The first in order whose memory is there. NULL: there is none. */
+static const struct local_mapping *take_resumable(struct local_endpoint *endpoint,
+						  struct local_transfer *out)
 {
 	for (uint32_t i = 0; i < endpoint->nr_waiting; i++) {
-		if (!local_mapping_find(endpoint, endpoint->waiting[i].key))
+		const struct local_mapping *mapping =
+			local_mapping_find(endpoint, endpoint->waiting[i].key);
+
+		if (!mapping || !has_room(endpoint, mapping, &endpoint->waiting[i]))
 			continue;
 		*out = endpoint->waiting[i];
 		endpoint->nr_waiting--;
 		memmove(&endpoint->waiting[i], &endpoint->waiting[i + 1],
 			(endpoint->nr_waiting - i) * sizeof(*out));
-		return true;
+		return mapping;
 	}
-	return false;
+	return NULL;
 }
 
 void local_endpoint_resume(struct local_endpoint *endpoint)
 {
+	const struct local_mapping *mapping;
 	struct local_transfer transfer;
 
 	/* Copying may hear of more, which comes back here, or of the end, which ends all that wait. */
-	while (endpoint->state == LOCAL_IS_CONNECTED && take_resumable(endpoint, &transfer))
-		run(endpoint, &transfer);
+	while (endpoint->state == LOCAL_IS_CONNECTED &&
+	       (mapping = take_resumable(endpoint, &transfer)))
+		run(endpoint, mapping, &transfer);
 }
 
 /* -EINVAL, -EMSGSIZE. */
@@ -438,11 +483,11 @@ static int check_pieces(const struct fabric_piece *pieces, unsigned nr_pieces, u
 	return length > LOCAL_TRANSFER_MAX ? -EMSGSIZE : 0;
 }
 
-/* The caller has filled in all of `new` but the pieces. */
-static int transfer(struct fabric_endpoint *base, struct local_transfer *new,
-		    const struct fabric_piece *pieces, unsigned nr_pieces)
+int local_transfer_post(struct fabric_endpoint *base, struct local_transfer *new,
+			const struct fabric_piece *pieces, unsigned nr_pieces)
 {
 	struct local_endpoint *endpoint = local_container(base, struct local_endpoint);
+	const struct local_mapping *mapping;
 	int ret;
 
 	if (endpoint->state != LOCAL_IS_CONNECTED)
@@ -456,7 +501,8 @@ static int transfer(struct fabric_endpoint *base, struct local_transfer *new,
 		return -ENOTCONN;
 	memcpy(new->pieces, pieces, nr_pieces * sizeof(*pieces));
 	new->nr_pieces = nr_pieces;
-	if (!local_mapping_find(endpoint, new->key)) {
+	mapping = local_mapping_find(endpoint, new->key);
+	if (!mapping) {
 		ret = ask(endpoint, new->key);
 		if (ret != 0)
 			return ret;
@@ -464,8 +510,10 @@ static int transfer(struct fabric_endpoint *base, struct local_transfer *new,
 		endpoint->nr_requests++;
 		return 0;
 	}
+	if (!has_room(endpoint, mapping, new))
+		return -EAGAIN;
 	endpoint->nr_requests++;
-	run(endpoint, new);
+	run(endpoint, mapping, new);
 	return 0;
 }
 
@@ -497,7 +545,7 @@ int local_read(struct fabric_endpoint *endpoint, const struct fabric_piece *piec
 	struct local_transfer new = {
 		.opcode = LOCAL_READ, .remote = remote, .key = key, .context = context};
 
-	return transfer(endpoint, &new, pieces, nr_pieces);
+	return local_transfer_post(endpoint, &new, pieces, nr_pieces);
 }
 
 int local_write(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
@@ -506,7 +554,7 @@ int local_write(struct fabric_endpoint *endpoint, const struct fabric_piece *pie
 	struct local_transfer new = {
 		.opcode = LOCAL_WRITE, .remote = remote, .key = key, .context = context};
 
-	return transfer(endpoint, &new, pieces, nr_pieces);
+	return local_transfer_post(endpoint, &new, pieces, nr_pieces);
 }
 
 int local_fetch_add(struct fabric_endpoint *endpoint, const struct fabric_piece *result,
@@ -518,7 +566,7 @@ int local_fetch_add(struct fabric_endpoint *endpoint, const struct fabric_piece 
 				     .context = context,
 				     .operand = operand};
 
-	return transfer(endpoint, &new, result, 1);
+	return local_transfer_post(endpoint, &new, result, 1);
 }
 
 int local_compare_swap(struct fabric_endpoint *endpoint, const struct fabric_piece *result,
@@ -532,7 +580,7 @@ int local_compare_swap(struct fabric_endpoint *endpoint, const struct fabric_pie
 				     .operand = operand,
 				     .compare = compare};
 
-	return transfer(endpoint, &new, result, 1);
+	return local_transfer_post(endpoint, &new, result, 1);
 }
 
 /* ---- Messages */

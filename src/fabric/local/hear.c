@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "fabric/local/exchange.h"
 #include "fabric/local/memory.h"
 
 #define PACKETS_MAX 64U /* of one call: a peer that keeps talking must not keep us */
@@ -65,12 +66,25 @@ static bool take_welcome(struct local_endpoint *endpoint, const struct local_mes
 	return true;
 }
 
-static bool take_lent(struct local_endpoint *endpoint, const struct local_message *message, int fd)
+static bool is_answer(struct local_endpoint *endpoint, const struct local_message *message)
 {
 	const unsigned known = FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE;
 
-	if ((message->access & ~known) != 0 || message->length == 0 ||
-	    !forget_asked(endpoint, message->key) || !local_mapping_add(endpoint, message, fd))
+	return (message->access & ~known) == 0 && message->length > 0 &&
+	       forget_asked(endpoint, message->key);
+}
+
+static bool take_lent(struct local_endpoint *endpoint, const struct local_message *message, int fd)
+{
+	if (!is_answer(endpoint, message) || !local_mapping_add(endpoint, message, fd))
+		return false;
+	local_endpoint_resume(endpoint);
+	return true;
+}
+
+static bool take_paged(struct local_endpoint *endpoint, const struct local_message *message, int fd)
+{
+	if (!is_answer(endpoint, message) || !local_ask_take_paged(endpoint, message, fd))
 		return false;
 	local_endpoint_resume(endpoint);
 	return true;
@@ -100,6 +114,8 @@ static bool take(struct local_endpoint *endpoint, const struct local_message *me
 		return local_memory_lend(endpoint, message->key);
 	case LOCAL_LEND:
 		return take_lent(endpoint, message, fd);
+	case LOCAL_PAGED:
+		return take_paged(endpoint, message, fd);
 	case LOCAL_REVOKE:
 		return take_revoked(endpoint, message);
 	case LOCAL_WAKE:

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "fabric/local/exchange.h"
 #include "fabric/local/memory.h"
 
 static const struct fabric_listening_ops local_listening_ops = {
@@ -27,6 +28,13 @@ static const struct fabric_mapped_ops local_mapped_ops = {
 	.note_deaths = local_deaths_note,
 };
 
+static const struct fabric_paged_ops local_paged_ops = {
+	.memory_register = local_memory_register_paged,
+	.write_durable = local_write_durable,
+	.read_checked = local_read_checked,
+	.write_checked = local_write_checked,
+};
+
 static const struct fabric_atomics_ops local_atomics_ops = {
 	.fetch_add = local_fetch_add,
 	.compare_swap = local_compare_swap,
@@ -45,6 +53,7 @@ static int local_open(const char *transport, const char *address, struct fabric 
 	fabric = &local->base;
 	fabric->ops = &local_ops;
 	fabric->listening = &local_listening_ops;
+	fabric->paged = &local_paged_ops;
 	fabric->mapped = &local_mapped_ops;
 	fabric->atomics = &local_atomics_ops;
 	fabric->attributes = (struct fabric_attributes){

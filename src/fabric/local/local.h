@@ -12,11 +12,14 @@
  *   talk.c      messages over the socket, said
  *   hear.c      and heard
  *   ring.c      messages over the link
+ *   exchange.c  transfers to memory that a pager has: shared memory for requests and bytes
+ *   ask.c       … at the end that asks
+ *   serve.c     … at the end of the pager (exchange.h)
  *   queue.c     polling, events, sleeping
  *   watch.c     what a queue watches of an endpoint
  *   listener.c  strangers and their requests
  *
- * A one-sided transfer is a copy. The first transfer that names a key asks the peer for the memory
+ * A one-sided transfer is a copy, unless a pager has the memory. The first transfer that names a key asks the peer for the memory
  * behind it. The memory comes as a descriptor, and stays mapped until the key or the connection
  * ends. Only the kernel limits a peer's use of a descriptor. Therefore we lend only whole files
  * (base/shared.h), and a peer that may only read gets a descriptor for reading. Memory that was
@@ -66,7 +69,8 @@ struct local_fabric {
 
 /* Memory that the peer has lent, mapped. */
 struct local_mapping {
-	uint64_t key; /* first, because the tree is searched for it */
+	uint64_t key;  /* first, because the tree is searched for it */
+	bool is_paged; /* a pager has it: nothing is mapped, and the peer is asked for transfers */
 	uint8_t *addr;
 	uint64_t length;
 	unsigned access;
@@ -90,6 +94,7 @@ struct local_transfer {
 	uint64_t operand, compare;
 	uint32_t nr_pieces;
 	enum local_opcode opcode;
+	bool is_durable, is_checked; /* of paged memory alone */
 };
 
 /* A message that is not, or not all, in the ring yet. */
@@ -155,6 +160,9 @@ struct local_endpoint {
 	uint32_t nr_revoked_told, nr_revoked_heard;
 	struct cds_list_head loans; /* the domain's lock guards it */
 
+	struct local_asking *asking;   /* ask.c's; NULL: no key of the peer's is a pager's */
+	struct local_serving *serving; /* serve.c's; NULL: the peer has no such key of ours */
+
 	void *mappings;		  /* tree of local_mapping, by key */
 	struct fabric_gate *gate; /* of the windows on the mappings; NULL: there are none */
 	struct local_mapping *known[LOCAL_KNOWN];
@@ -192,6 +200,9 @@ struct local_queue {
 	struct cds_list_head connecting; /* of local_endpoint.connecting      */
 	struct cds_list_head eventful;	 /* of local_endpoint.eventful        */
 	struct cds_list_head finished;	 /* of local_endpoint.finished: have completions */
+	/* serve.c's: transfers with bytes to copy or an answer to give, and endpoints that wait for a
+	 * pager's memory. */
+	struct cds_list_head moving, lacking;
 };
 
 #define local_container(pointer, type) caa_container_of(pointer, type, base)
@@ -229,6 +240,8 @@ struct local_mapping *local_mapping_find(struct local_endpoint *endpoint, uint64
 /* Maps memory that the peer has lent; `fd` stays the caller's. False: it cannot be mapped
  * safely. */
 bool local_mapping_add(struct local_endpoint *endpoint, const struct local_message *lent, int fd);
+/* Adds memory that the peer's pager has. */
+bool local_mapping_add_paged(struct local_endpoint *endpoint, const struct local_message *told);
 void local_mapping_remove(struct local_endpoint *endpoint, uint64_t key);
 void local_mapping_remove_all(struct local_endpoint *endpoint);
 int local_attach(struct fabric_endpoint *endpoint, uint64_t key, uint64_t remote, size_t length,
@@ -316,6 +329,12 @@ void local_endpoint_break(struct local_endpoint *endpoint);
 /* Adds a completion for queue_poll() to hand out. */
 void local_endpoint_finish(struct local_endpoint *endpoint, uint64_t context, int status,
 			   bool is_receive);
+/* Likewise, of a request. */
+void local_endpoint_finish_with(struct local_endpoint *endpoint,
+				const struct fabric_completion *completion);
+/* Posts a transfer, of which all but the pieces is filled in. */
+int local_transfer_post(struct fabric_endpoint *endpoint, struct local_transfer *transfer,
+			const struct fabric_piece *pieces, unsigned nr_pieces);
 
 /* hear.c */
 /* Takes the messages that are in the socket; one of them may end the connection. */

@@ -119,6 +119,21 @@ out_free:
 	return false;
 }
 
+bool local_mapping_add_paged(struct local_endpoint *endpoint, const struct local_message *told)
+{
+	struct local_mapping *mapping = malloc(sizeof(*mapping));
+
+	if (!mapping)
+		return false;
+	*mapping = (struct local_mapping){
+		.key = told->key, .is_paged = true, .length = told->length, .access = told->access};
+	CDS_INIT_LIST_HEAD(&mapping->pieces);
+	if (tsearch(mapping, &endpoint->mappings, compare_keys))
+		return true;
+	free(mapping);
+	return false;
+}
+
 /* ---- Windows */
 
 /* A gate, and what the last thread to leave a window needs to hang up a connection that has
@@ -179,6 +194,8 @@ int local_mapping_window(struct local_endpoint *endpoint, uint64_t key, struct f
 
 	if (!mapping)
 		return -EAGAIN;
+	if (mapping->is_paged)
+		return -EOPNOTSUPP;
 	if (!endpoint->gate)
 		endpoint->gate = open_gate(endpoint);
 	if (!endpoint->gate)
@@ -219,7 +236,8 @@ static void end(struct local_endpoint *endpoint, struct local_mapping *mapping)
 
 	cds_list_for_each_entry_safe (piece, next, &mapping->pieces, node)
 		end_piece(endpoint, piece);
-	munmap(mapping->addr, mapping->length);
+	if (!mapping->is_paged)
+		munmap(mapping->addr, mapping->length);
 	free(mapping);
 }
 
@@ -284,7 +302,7 @@ static int add_piece(struct local_mapping *mapping, uint64_t remote, size_t leng
 		return -EACCES;
 	if (remote > mapping->length || length > mapping->length - remote)
 		return -ERANGE;
-	if (!is_whole_pages(mapping, remote, length, addr))
+	if (mapping->is_paged || !is_whole_pages(mapping, remote, length, addr))
 		return -EINVAL;
 	piece = malloc(sizeof(*piece));
 	if (!piece)

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/shared.h"
+#include "fabric/local/exchange.h"
 #include "fabric/local/memory.h"
 
 int local_domain_open(struct fabric *fabric, struct fabric_domain **out)
@@ -38,29 +39,16 @@ void local_domain_close(struct fabric_domain *base)
 
 /* ---- Registering */
 
-int local_memory_register(struct fabric_domain *base, void *addr, size_t length, unsigned access,
-			  struct fabric_memory *out)
+/* Enters a copy. */
+static int enter(struct local_domain *domain, const struct local_registration *copy,
+		 struct fabric_memory *out)
 {
-	struct local_domain *domain = local_container(base, struct local_domain);
-	struct local_registration *registration;
-	int fd, ret;
+	struct local_registration *registration = malloc(sizeof(*registration));
+	int ret;
 
-	*out = (struct fabric_memory){.domain = base};
-	if ((access & (FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE)) == 0)
-		return 0;
-	/* A peer that gets a descriptor gets all memory behind it. */
-	fd = shared_descriptor(addr, length);
-	if (fd < 0)
-		return error_fail(-EOPNOTSUPP,
-				  "lend %zu bytes on this machine: they are not a piece of shared "
-				  "memory, and all of it; take them from shared_map()",
-				  length);
-	registration = calloc(1, sizeof(*registration));
 	if (!registration)
 		return error_code(-ENOMEM);
-	registration->length = length;
-	registration->access = access & (FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
-	registration->fd = fd;
+	*registration = *copy;
 	CDS_INIT_LIST_HEAD(&registration->loans);
 	pthread_mutex_lock(&domain->lock);
 	ret = key_book_add(&domain->registrations, &registration->keyed);
@@ -74,6 +62,42 @@ int local_memory_register(struct fabric_domain *base, void *addr, size_t length,
 	return 0;
 }
 
+static unsigned access_of_peers(unsigned access)
+{
+	return access & (FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE);
+}
+
+int local_memory_register(struct fabric_domain *domain, void *addr, size_t length, unsigned access,
+			  struct fabric_memory *out)
+{
+	struct local_registration registration = {.length = length,
+						  .access = access_of_peers(access)};
+
+	*out = (struct fabric_memory){.domain = domain};
+	if (registration.access == 0)
+		return 0;
+	/* A peer that gets a descriptor gets all memory behind it. */
+	registration.fd = shared_descriptor(addr, length);
+	if (registration.fd < 0)
+		return error_fail(-EOPNOTSUPP,
+				  "lend %zu bytes on this machine: they are not a piece of shared "
+				  "memory, and all of it; take them from shared_map()",
+				  length);
+	return enter(local_container(domain, struct local_domain), &registration, out);
+}
+
+int local_memory_register_paged(struct fabric_domain *domain, struct fabric_pager *pager,
+				uint64_t length, unsigned access, struct fabric_memory *out)
+{
+	const struct local_registration registration = {
+		.pager = pager, .length = length, .access = access_of_peers(access), .fd = -1};
+
+	*out = (struct fabric_memory){.domain = domain};
+	return registration.access == 0
+		       ? 0
+		       : enter(local_container(domain, struct local_domain), &registration, out);
+}
+
 /* ---- Lending, and taking back: with the lock held */
 
 static struct local_registration *find(struct local_domain *domain, uint64_t key)
@@ -81,6 +105,22 @@ static struct local_registration *find(struct local_domain *domain, uint64_t key
 	struct keyed *keyed = key_book_find(&domain->registrations, key);
 
 	return keyed ? caa_container_of(keyed, struct local_registration, keyed) : NULL;
+}
+
+bool local_memory_find_paged(struct local_domain *domain, uint64_t key,
+			     struct local_paged_memory *out)
+{
+	const struct local_registration *registration;
+	bool is_found;
+
+	pthread_mutex_lock(&domain->lock);
+	registration = find(domain, key);
+	is_found = registration && registration->pager;
+	if (is_found)
+		*out = (struct local_paged_memory){registration->pager, registration->length,
+						   registration->access};
+	pthread_mutex_unlock(&domain->lock);
+	return is_found;
 }
 
 static bool has_loan(const struct local_endpoint *endpoint,
@@ -128,14 +168,27 @@ static bool hand_over(const struct local_endpoint *endpoint,
 	return is_sent;
 }
 
+/* The peer gets the memory itself, or is told of its pager. */
+static bool give(struct local_endpoint *endpoint, struct local_registration *registration)
+{
+	struct local_message told = local_talk_message(LOCAL_PAGED, registration->keyed.key);
+
+	if (!registration->pager) {
+		registration->was_lent = true;
+		return shared_keep(registration->fd) && hand_over(endpoint, registration);
+	}
+	told.length = registration->length;
+	told.access = (uint8_t)registration->access;
+	return local_serve_hand_over(endpoint, &told);
+}
+
 static bool lend(struct local_endpoint *endpoint, struct local_registration *registration)
 {
 	struct local_loan *loan = malloc(sizeof(*loan));
 
 	if (!loan)
 		return false;
-	registration->was_lent = true;
-	if (!shared_keep(registration->fd) || !hand_over(endpoint, registration)) {
+	if (!give(endpoint, registration)) {
 		free(loan);
 		return false;
 	}

@@ -6,6 +6,7 @@
 
 #include "fabric/keys.h"
 #include "fabric/local/local.h"
+#include "fabric/paged.h"
 
 struct local_domain {
 	struct fabric_domain base;
@@ -17,7 +18,8 @@ struct local_registration {
 	struct keyed keyed; /* first */
 	uint64_t length;
 	unsigned access;
-	int fd; /* its owner's, of the whole memory */
+	struct fabric_pager *pager; /* that has it; NULL: it is there, and … */
+	int fd;			    /* … this is its owner's, of the whole memory */
 	bool was_lent;
 	struct cds_list_head loans; /* of local_loan.of_registration */
 };
@@ -29,10 +31,22 @@ struct local_loan {
 	struct local_endpoint *endpoint;
 };
 
+/* Memory that a pager has. */
+struct local_paged_memory {
+	struct fabric_pager *pager;
+	uint64_t length;
+	unsigned access;
+};
+
 int local_domain_open(struct fabric *fabric, struct fabric_domain **out);
 void local_domain_close(struct fabric_domain *domain);
 int local_memory_register(struct fabric_domain *domain, void *addr, size_t length, unsigned access,
 			  struct fabric_memory *out);
+int local_memory_register_paged(struct fabric_domain *domain, struct fabric_pager *pager,
+				uint64_t length, unsigned access, struct fabric_memory *out);
+/* False: no pager has memory with this key, now. */
+bool local_memory_find_paged(struct local_domain *domain, uint64_t key,
+			     struct local_paged_memory *out);
 bool local_memory_deregister(struct fabric_memory *memory);
 /* Gives the endpoint's peer the memory that it asks for. False: it may not have it, or does not
  * take it. */

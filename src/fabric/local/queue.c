@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "fabric/local/exchange.h"
 #include "fabric/local/local.h"
 
 #define LOOK_POLLS   128 /* polls between looks at epoll when there is something else             */
@@ -34,9 +35,20 @@ static void look(struct local_queue *queue)
 	}
 }
 
+/* Any part may end the connection. */
+static bool progress(struct local_endpoint *endpoint)
+{
+	bool has_moved = local_ring_progress(endpoint);
+
+	has_moved |= local_ask_progress(endpoint);
+	if (local_serve_progress(endpoint))
+		has_moved = endpoint->base.queue->has_moved = true;
+	return has_moved;
+}
+
 static void poll_endpoint(struct local_endpoint *endpoint)
 {
-	if (local_ring_progress(endpoint)) {
+	if (progress(endpoint)) {
 		if (endpoint->patience > 0) /* it has not ended with that */
 			endpoint->patience = LOCAL_PATIENCE;
 		return;
@@ -85,11 +97,13 @@ int local_queue_poll(struct fabric_queue *base, struct fabric_completion *out, u
 
 	if (max == 0)
 		return 0;
+	base->has_moved = false;
 	if (--queue->polls_until_look == 0 ||
 	    (cds_list_empty(&queue->warm) && cds_list_empty(&queue->finished)))
 		look(queue);
 	cds_list_for_each_entry_safe (endpoint, next, &queue->warm, warm)
 		poll_endpoint(endpoint);
+	base->has_moved |= local_serve_poll(queue);
 	return (int)take_finished(queue, out, max);
 }
 
@@ -137,7 +151,8 @@ int local_queue_arm(struct fabric_queue *base)
 	struct local_queue *queue = local_container(base, struct local_queue);
 	struct local_endpoint *endpoint, *next;
 
-	if (!cds_list_empty(&queue->finished) || !cds_list_empty(&queue->eventful))
+	if (!cds_list_empty(&queue->finished) || !cds_list_empty(&queue->eventful) ||
+	    !cds_list_empty(&queue->moving))
 		return -EAGAIN;
 	cds_list_for_each_entry_safe (endpoint, next, &queue->warm, warm) {
 		if (!local_ring_sleep(endpoint))
@@ -163,6 +178,8 @@ int local_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue 
 	CDS_INIT_LIST_HEAD(&queue->connecting);
 	CDS_INIT_LIST_HEAD(&queue->eventful);
 	CDS_INIT_LIST_HEAD(&queue->finished);
+	CDS_INIT_LIST_HEAD(&queue->moving);
+	CDS_INIT_LIST_HEAD(&queue->lacking);
 	queue->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (queue->epoll_fd < 0) {
 		ret = -errno;

@@ -35,6 +35,10 @@ enum local_message_type {
 	LOCAL_LEND,	   /* the answer: `length` bytes, for `access`, with their descriptor */
 	LOCAL_REVOKE,	   /* `key` has ended: unmap its memory */
 	LOCAL_WAKE,	   /* the link has changed since its reader went to sleep */
+	/* The answer if a pager has the memory. The first on a connection comes with the descriptor
+	 * of its exchange (exchange.h). It was added last: only those who ask for keys of paged memory
+	 * hear it. */
+	LOCAL_PAGED,
 };
 
 struct local_message {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fabric/sums.h"
 #include "fabric/tcp/paged.h"
 
 int tcp_sums_open(struct tcp_endpoint *endpoint)
@@ -24,35 +25,6 @@ static uint32_t *sums_of(const struct tcp_endpoint *endpoint, const struct tcp_e
 	return endpoint->sums + (size_t)(expected - endpoint->expected) * TCP_SUMS_MAX;
 }
 
-/* Makes the sums of memory that has as many bytes at least, as they are on the wire. */
-static void make_sums(const struct iovec *iov, uint64_t length, uint32_t *sums)
-{
-	static const uint8_t zeros[CHECKSUM_BLOCK];
-	size_t at = 0;
-
-	for (; length > 0; sums++) {
-		uint64_t left = length < CHECKSUM_BLOCK ? length : CHECKSUM_BLOCK;
-		const size_t behind = CHECKSUM_BLOCK - (size_t)left;
-		uint32_t sum = 0;
-
-		length -= left;
-		while (left > 0) {
-			size_t part = iov->iov_len - at;
-
-			if (part > left)
-				part = (size_t)left;
-			sum = checksum_crc32c_seeded(sum, (const char *)iov->iov_base + at, part);
-			left -= part;
-			at += part;
-			if (at == iov->iov_len) {
-				iov++;
-				at = 0;
-			}
-		}
-		*sums = htole32(checksum_crc32c_seeded(sum, zeros, behind));
-	}
-}
-
 void tcp_sums_prepare(const struct tcp_endpoint *endpoint, struct tcp_expected *expected,
 		      struct tcp_outgoing *out)
 {
@@ -62,7 +34,8 @@ void tcp_sums_prepare(const struct tcp_endpoint *endpoint, struct tcp_expected *
 		expected->iov[expected->nr_iov++] = piece;
 		return;
 	}
-	make_sums(out->iov, expected->length, piece.iov_base);
+	fabric_sums_make(out->iov, expected->length, piece.iov_base);
+	tcp_sums_swap(piece.iov_base, expected->length);
 	out->iov[out->nr_iov++] = piece;
 	out->length += piece.iov_len;
 }
@@ -73,7 +46,8 @@ bool tcp_sums_fit(const struct tcp_endpoint *endpoint)
 		&endpoint->expected[endpoint->expected_first & endpoint->expected_mask];
 	uint32_t sums[TCP_SUMS_MAX];
 
-	make_sums(expected->iov, expected->length, sums);
+	fabric_sums_make(expected->iov, expected->length, sums);
+	tcp_sums_swap(sums, expected->length);
 	return memcmp(sums, sums_of(endpoint, expected), tcp_sums_bytes(expected->length)) == 0;
 }
 

@@ -36,9 +36,9 @@
 
 /* ---- Lanes */
 
-/* Replaces the lane to a store by another one, or by none. */
-static int set_lane(struct core *core, struct server *server, uint64_t store,
-		    const struct lane *more)
+/* Replaces the lanes to a store by others, or by none. */
+static int set_lanes(struct core *core, struct server *server, uint64_t store,
+		     const struct lane *more, size_t nr_more)
 {
 	char principal[KEY_IDENTITY_MAX + 1];
 	struct lane lanes[STATE_LANES_MAX];
@@ -52,10 +52,10 @@ static int set_lane(struct core *core, struct server *server, uint64_t store,
 	for (size_t i = 0; i < server->nr_lanes; i++)
 		if (server->lanes[i].store != store)
 			lanes[texts.nr_lanes++] = server->lanes[i];
-	if (more && texts.nr_lanes == STATE_LANES_MAX)
+	if (nr_more > STATE_LANES_MAX - texts.nr_lanes)
 		return error_fail(-EINVAL, "join the cluster: more than %u lanes", STATE_LANES_MAX);
-	if (more)
-		lanes[texts.nr_lanes++] = *more;
+	for (size_t i = 0; i < nr_more; i++)
+		lanes[texts.nr_lanes++] = more[i];
 	ret = state_describe_server(core->state, server, &texts);
 	if (ret == 0)
 		store_put_server(core->store, server);
@@ -64,14 +64,19 @@ static int set_lane(struct core *core, struct server *server, uint64_t store,
 
 /* ---- A server lends one store more */
 
+static bool is_lane_of(const Afar__Lane *lane, const Afar__Store *store)
+{
+	return lane->store == store->store && is_lane_sound(lane);
+}
+
 static int check_lend(struct core *core, const struct server *server, const Afar__StoreLend *ask)
 {
 	const struct flash_store *store;
 	unsigned nr_stores = 0;
 	int ret;
 
-	if (!ask->store || !ask->lane || ask->lane->store != ask->store->store ||
-	    !is_lane_sound(ask->lane))
+	if (!ask->store || !ask->lane || !is_lane_of(ask->lane, ask->store) ||
+	    (ask->near_lane && !is_lane_of(ask->near_lane, ask->store)))
 		return error_fail(-EINVAL,
 				  "join the cluster: what is said of a store is malformed; use a "
 				  "server of this version");
@@ -91,12 +96,18 @@ static int check_lend(struct core *core, const struct server *server, const Afar
 	return ret;
 }
 
+static struct lane lane_of(const Afar__Lane *lane)
+{
+	return (struct lane){lane->transport, lane->address, lane->store};
+}
+
 int store_lend(struct core *core, struct session *session, struct event *event)
 {
 	const Afar__StoreLend *ask = event->request->store_lend;
 	struct live_server *live = core_live_server_of(core, event->peer);
 	Afar__StoreJoined *joined;
-	struct lane lane;
+	struct lane lanes[2];
+	size_t nr_lanes = 0;
 	int ret;
 
 	(void)session;
@@ -112,8 +123,10 @@ int store_lend(struct core *core, struct session *session, struct event *event)
 	event->reply->store_joined = joined;
 	event->reply->result_case = AFAR__REPLY__RESULT_STORE_JOINED;
 	ret = flash_join_store(core, live->server, ask->store, joined);
-	lane = (struct lane){ask->lane->transport, ask->lane->address, ask->lane->store};
-	return ret == 0 ? set_lane(core, live->server, lane.store, &lane) : ret;
+	lanes[nr_lanes++] = lane_of(ask->lane);
+	if (ask->near_lane)
+		lanes[nr_lanes++] = lane_of(ask->near_lane);
+	return ret == 0 ? set_lanes(core, live->server, ask->store->store, lanes, nr_lanes) : ret;
 }
 
 /* ---- Jobs */
@@ -385,7 +398,7 @@ static int check_unused(const struct core *core, struct flash_store *store)
 static int take_out(struct core *core, struct flash_store *store, const char *principal)
 {
 	struct server *server = store->pool.server;
-	int ret = server ? set_lane(core, server, store->number, NULL) : 0;
+	int ret = server ? set_lanes(core, server, store->number, NULL, 0) : 0;
 
 	if (ret < 0)
 		return ret;

@@ -387,19 +387,24 @@ static void free_store_grant(struct store_grant *grant)
 static int reply_store_keys(struct store_grant *grant)
 {
 	const uint64_t incarnation = grant->options.incarnation->number;
-	const size_t nr = grant->keys.nr_extents;
+	const struct store *store = grant->keys.store;
+	const size_t nr_lanes = store_nr_lanes(store), nr = grant->keys.nr_extents * nr_lanes;
 	Afar__Key *keys = calloc(nr + 1, sizeof(*keys));
 	Afar__Key **pointers = calloc(nr + 1, sizeof(Afar__Key *));
 	Afar__Reply reply = AFAR__REPLY__INIT;
 	Afar__Keys result = AFAR__KEYS__INIT;
 
 	for (size_t i = 0; i < nr && keys && pointers; i++) {
+		const struct extent_key *found = &grant->keys.keys[i / nr_lanes];
+		const unsigned lane = (unsigned)(i % nr_lanes);
+
 		afar__key__init(&keys[i]);
-		keys[i].extent = grant->extents[i];
-		keys[i].length = grant->keys.keys[i].length;
-		keys[i].transport = "tcp";
-		keys[i].key = grant->keys.keys[i].on[0].key;
-		keys[i].origin = grant->keys.keys[i].on[0].origin;
+		keys[i].extent = grant->extents[i / nr_lanes];
+		keys[i].length = found->length;
+		keys[i].transport = (char *)store_lane_transport(store, lane);
+		keys[i].lane = lane;
+		keys[i].key = found->on[lane].key;
+		keys[i].origin = found->on[lane].origin;
 		pointers[i] = &keys[i];
 	}
 	if (keys && pointers) {

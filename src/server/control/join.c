@@ -53,19 +53,32 @@ static int add_lane(const struct membership_options *options, Afar__Lane **out,
 }
 
 static int add_store_lane(const struct membership_options *options, Afar__Lane **out,
-			  struct store *store)
+			  struct store *store, unsigned i)
 {
-	return add_lane(options, out, "tcp", progress_address(store_progress(store)),
+	return add_lane(options, out, store_lane_transport(store, i), store_lane_address(store, i),
 			store_number(store));
+}
+
+static int add_store_lanes(const struct membership_options *options, Afar__Server *server,
+			   struct store *store)
+{
+	int ret = 0;
+
+	for (unsigned i = 0; i < store_nr_lanes(store) && ret == 0; i++)
+		ret = add_store_lane(options, &server->lanes[server->n_lanes++], store, i);
+	return ret;
 }
 
 static int add_lanes(const struct membership_options *options, Afar__Server *server)
 {
 	struct stores *stores = options->stores;
 	const unsigned nr_lanes = lanes_nr(options->lanes);
+	size_t nr_all = nr_lanes;
 	int ret = 0;
 
-	server->lanes = calloc(nr_lanes + stores->nr, sizeof(*server->lanes));
+	for (unsigned i = 0; i < stores->nr; i++)
+		nr_all += store_nr_lanes(stores->entries[i]);
+	server->lanes = calloc(nr_all, sizeof(*server->lanes));
 	if (!server->lanes)
 		return error_code(-ENOMEM);
 	for (unsigned i = 0; i < nr_lanes && ret == 0; i++)
@@ -73,8 +86,7 @@ static int add_lanes(const struct membership_options *options, Afar__Server *ser
 			       lanes_transport(options->lanes, i), lanes_address(options->lanes, i),
 			       0);
 	for (unsigned i = 0; i < stores->nr && ret == 0; i++)
-		ret = add_store_lane(options, &server->lanes[server->n_lanes++],
-				     stores->entries[i]);
+		ret = add_store_lanes(options, server, stores->entries[i]);
 	return ret;
 }
 
@@ -263,7 +275,9 @@ int join_compose_store(const struct membership_options *options, struct store *s
 	int ret = lend ? add_store(store, &lend->store) : error_code(-ENOMEM);
 
 	if (ret == 0)
-		ret = add_store_lane(options, &lend->lane, store);
+		ret = add_store_lane(options, &lend->lane, store, 0);
+	if (ret == 0 && store_nr_lanes(store) > 1)
+		ret = add_store_lane(options, &lend->near_lane, store, 1);
 	if (ret == 0)
 		*out = lend;
 	else if (lend)

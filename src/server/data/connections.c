@@ -66,6 +66,7 @@ void connection_close(struct progress_thread *thread, struct connection *connect
 {
 	congestion_leave(&thread->progress->congestion, connection->congestion);
 	fabric_endpoint_close(connection->endpoint);
+	thread->nr_on[connection->port - thread->progress->ports]--;
 	mover_leave(&thread->mover, &connection->line);
 	mailbox_close(connection->mailbox);
 	tdelete(connection, &thread->by_number, compare_numbers);
@@ -125,7 +126,7 @@ struct progress_work *progress_work(void *owner)
 static int open_mailbox(struct connection *connection)
 {
 	const struct mailbox_options options = {
-		.domain = connection->domain->on[connection->thread->progress->options.nr_fabric],
+		.domain = connection->domain->on[connection->port->nr_fabric],
 		.context = connection->number,
 		.serve = serve,
 		.argument = connection,
@@ -137,16 +138,17 @@ static int open_mailbox(struct connection *connection)
 /* Lets a ticket for attaching in only where peers can have the memory itself. Such a connection is
  * not closed with other memory of its namespace, and elsewhere a transfer on it may be half
  * through. */
-static int check_attaching(const struct progress *progress, const struct admission *admission)
+static int check_attaching(const struct port *port, const struct admission *admission)
 {
-	if (admission->attaches == 0 || progress->options.fabric->attributes.needs_shared_memory)
+	if (admission->attaches == 0 || port->fabric->attributes.needs_shared_memory)
 		return 0;
 	return error_fail(-EACCES, "the ticket is for attaching memory, which cannot be done here");
 }
 
 /* Redeems the ticket on the thread that will own the connection. So the end of a session either
  * comes before and revokes the ticket, or finds the connection. */
-void connection_adopt(struct progress_thread *thread, struct fabric_request *request)
+void connection_adopt(struct progress_thread *thread, const struct port *port,
+		      struct fabric_request *request)
 {
 	struct progress *progress = thread->progress;
 	struct connection *connection;
@@ -157,10 +159,11 @@ void connection_adopt(struct progress_thread *thread, struct fabric_request *req
 		goto out_reject;
 	}
 	connection->thread = thread;
+	connection->port = port;
 	connection->number = thread->last_number += 256;
 	if (progress->options.admit(progress->options.context, request->private_data,
 				    request->private_length, &connection->admission) != 0 ||
-	    check_attaching(progress, &connection->admission) != 0)
+	    check_attaching(port, &connection->admission) != 0)
 		goto out_reject;
 	if (domains_get(progress->options.domains, connection->admission.reach,
 			&connection->domain) != 0)
@@ -172,10 +175,11 @@ void connection_adopt(struct progress_thread *thread, struct fabric_request *req
 		error_code(-ENOMEM);
 		goto out_mailbox;
 	}
-	if (fabric_accept(request, thread->queue,
-			  connection->domain->on[progress->options.nr_fabric], connection,
+	if (fabric_accept(request, thread->queues[port - progress->ports],
+			  connection->domain->on[port->nr_fabric], connection,
 			  &connection->endpoint) != 0)
 		goto out_number;
+	thread->nr_on[port - progress->ports]++;
 	fabric_endpoint_congestion(connection->endpoint, connection->congestion);
 	congestion_enter(&progress->congestion, connection->congestion);
 	mover_enter(&connection->line, connection->endpoint, connection->number | CONTEXT_MOVE);
@@ -197,7 +201,7 @@ out_put:
 out_reject:
 	log_rejection(progress, request->peer, error_last_line());
 	free(connection);
-	fabric_reject(progress->listener, request);
+	fabric_reject(port->listener, request);
 	count_connection(thread, -1);
 }
 
@@ -222,7 +226,7 @@ static struct progress_thread *least_loaded(struct progress *progress)
 static bool has_descriptors(const struct progress *progress)
 {
 	const uint32_t max = progress->options.nr_descriptors_max;
-	int next = fcntl(fabric_listener_fd(progress->listener), F_DUPFD_CLOEXEC, 0);
+	int next = fcntl(fabric_listener_fd(progress->ports[0].listener), F_DUPFD_CLOEXEC, 0);
 
 	if (next < 0)
 		return false;
@@ -230,7 +234,8 @@ static bool has_descriptors(const struct progress *progress)
 	return max == 0 || (uint32_t)next < max;
 }
 
-void connection_deal(struct progress *progress, struct fabric_request *request)
+void connection_deal(struct progress *progress, const struct port *port,
+		     struct fabric_request *request)
 {
 	struct progress_thread *thread = least_loaded(progress);
 	struct command *command = NULL;
@@ -242,7 +247,7 @@ void connection_deal(struct progress *progress, struct fabric_request *request)
 	}
 	if (thread == &progress->threads[0]) {
 		count_connection(thread, 1);
-		connection_adopt(thread, request);
+		connection_adopt(thread, port, request);
 		return;
 	}
 	command = calloc(1, sizeof(*command));
@@ -250,12 +255,13 @@ void connection_deal(struct progress *progress, struct fabric_request *request)
 		goto out_reject;
 	command->kind = COMMAND_ADOPT;
 	command->request = *request;
+	command->port = port;
 	count_connection(thread, 1);
 	progress_send(thread, command);
 	return;
 
 out_reject:
-	fabric_reject(progress->listener, request);
+	fabric_reject(port->listener, request);
 }
 
 /* ---- Closing */

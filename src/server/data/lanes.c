@@ -190,6 +190,15 @@ const char *lanes_transport(const struct lanes *lanes, unsigned i)
 	return lanes->fabrics[i]->attributes.transport;
 }
 
+const char *lanes_near_transport(const struct lanes *lanes)
+{
+	for (unsigned i = 0; i < lanes->nr_lanes; i++) {
+		if (lanes->fabrics[i]->attributes.needs_shared_memory && lanes->fabrics[i]->paged)
+			return lanes_transport(lanes, i);
+	}
+	return NULL;
+}
+
 const char *lanes_address(const struct lanes *lanes, unsigned i)
 {
 	return progress_address(lanes->lanes[i].progress);

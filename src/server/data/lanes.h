@@ -51,6 +51,9 @@ void lanes_close(struct lanes *lanes);
 struct domains *lanes_domains(const struct lanes *lanes);
 unsigned lanes_nr(const struct lanes *lanes);
 const char *lanes_transport(const struct lanes *lanes, unsigned i);
+/* Returns the transport of a lane to clients of this machine that can carry memory of a pager's, too;
+ * NULL: there is no such lane. */
+const char *lanes_near_transport(const struct lanes *lanes);
 /* Returns the address that the lane listens on, with the real port. */
 const char *lanes_address(const struct lanes *lanes, unsigned i);
 /* True if registering is slow on any lane, because it pins pages: those are the lanes whose local

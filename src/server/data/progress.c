@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Progress threads. Each owns a fabric queue and the connections on it (connections.c). Only the
- * owner uses them; other threads send it commands. The first thread also owns the listener and
- * deals new connections to the others.
+ * Progress threads. Each owns a fabric queue for each port, and the connections on them
+ * (connections.c). Only the owner uses them; other threads send it commands. The first thread also
+ * owns the listeners and deals new connections to the others.
  *
  * A thread works in passes: commands, new connections, connection events, then it moves data. It
- * spins while data comes, and for spin_us longer. Then it arms the queue and sleeps on the
+ * spins while data comes, and for spin_us longer. Then it arms the queues and sleeps on the
  * descriptors, so an idle server uses no CPU.
  */
 #include <errno.h>
@@ -20,11 +20,9 @@
 #include "base/log.h"
 #include "server/data/progress_private.h"
 
-#define QUEUE_DEPTH	  (2 * MESSAGE_CREDITS) /* replies, and moves that clients ask for */
-#define SPIN_NS_MAX	  2000000U		/* the longest spin, because other work waits */
-#define MESSAGES_PER_PASS 256U			/* then other work has its turn */
+#define SPIN_NS_MAX	  2000000U /* the longest spin, because other work waits */
+#define MESSAGES_PER_PASS 256U	   /* then other work has its turn */
 #define REQUESTS_PER_PASS 64U
-#define SILENCE_MS	  10000 /* from connecting to showing a ticket */
 #define HASTY_SPINS	  64U /* one behind the other, then it is looked whether the core is free */
 #define HOGGED_NS	  500000U /* a yield that takes longer gave a time slice away */
 #define ALONE_SPINS	  4U	  /* as long as others are spins for an engine's only request */
@@ -79,7 +77,7 @@ static void run_commands(struct progress_thread *thread)
 	cds_list_for_each_entry_safe (command, next, &commands, node) {
 		switch (command->kind) {
 		case COMMAND_ADOPT:
-			connection_adopt(thread, &command->request);
+			connection_adopt(thread, command->port, &command->request);
 			free(command);
 			break;
 		case COMMAND_CLOSE:
@@ -93,26 +91,25 @@ static void run_commands(struct progress_thread *thread)
 	}
 }
 
-static void take_requests(struct progress_thread *thread)
+static void take_requests(struct progress *progress, const struct port *port)
 {
-	struct progress *progress = thread->progress;
 	struct fabric_request request;
 	int ret = 0;
 
 	/* The listener's descriptor stays readable while there are more requests. */
 	for (unsigned i = 0; i < REQUESTS_PER_PASS && ret == 0; i++) {
-		ret = fabric_listener_next(progress->listener, &request);
+		ret = fabric_listener_next(port->listener, &request);
 		if (ret == 0)
-			connection_deal(progress, &request);
+			connection_deal(progress, port, &request);
 	}
 	if (ret != 0 && ret != -EAGAIN)
 		log_limited(&progress->shortages, LOG_LEVEL_ERROR, "%s", error_last_line());
 	/* Looking made the transport accept connections that have sent nothing, of which it does
 	 * not tell. */
-	door_knock(progress->door);
+	door_knock(port->door);
 }
 
-/* True: somebody may be at the listener. Its descriptor has said so, or nobody has asked that for a
+/* True: somebody may be at a listener. Its descriptor has said so, or nobody has asked that for a
  * while, because the thread did not sleep. */
 static bool is_listener_due(struct progress_thread *thread)
 {
@@ -126,13 +123,14 @@ static bool is_listener_due(struct progress_thread *thread)
 	return true;
 }
 
-static void take_events(struct progress_thread *thread)
+/* True: some connections were closed. */
+static bool take_events_of(struct progress_thread *thread, struct fabric_queue *queue)
 {
 	struct connection *connection;
 	struct fabric_event event;
 	bool has_closed = false;
 
-	while (fabric_queue_event(thread->queue, &event) == 1) {
+	while (fabric_queue_event(queue, &event) == 1) {
 		connection = event.endpoint->owner;
 		has_closed |= event.kind == FABRIC_CLOSED;
 		if (event.kind == FABRIC_CLOSED)
@@ -140,6 +138,15 @@ static void take_events(struct progress_thread *thread)
 		else
 			connection_settle(thread, connection);
 	}
+	return has_closed;
+}
+
+static void take_events(struct progress_thread *thread)
+{
+	bool has_closed = false;
+
+	for (unsigned i = 0; i < thread->progress->nr_ports; i++)
+		has_closed |= take_events_of(thread, thread->queues[i]);
 	if (has_closed && !cds_list_empty(&thread->waiting))
 		connections_look_again(thread);
 }
@@ -169,9 +176,9 @@ static void take_completion(struct progress_thread *thread,
 		connection_close(thread, connection);
 }
 
-/* Reads the queue, which is what moves data. Completions tell only of messages and of our own
+/* Reads a queue, which is what moves data. Completions tell only of messages and of our own
  * moves; clients' one-sided transfers have none. True: something moved. */
-static bool move_data(struct progress_thread *thread)
+static bool move_data_of(struct progress_thread *thread, struct fabric_queue *queue)
 {
 	struct fabric_completion completions[QUEUE_DEPTH];
 	bool has_moved = false;
@@ -179,20 +186,33 @@ static bool move_data(struct progress_thread *thread)
 	int nr;
 
 	do {
-		nr = fabric_queue_poll(thread->queue, completions, QUEUE_DEPTH);
+		nr = fabric_queue_poll(queue, completions, QUEUE_DEPTH);
 		if (nr > 1)
-			fabric_queue_hold(thread->queue);
+			fabric_queue_hold(queue);
 		for (int i = 0; i < nr; i++)
 			take_completion(thread, &completions[i]);
 		if (nr > 1)
-			fabric_queue_release(thread->queue);
+			fabric_queue_release(queue);
 		mover_begin(&thread->mover, clock_ns());
 		nr_taken += (unsigned)nr;
-		has_moved = has_moved || nr > 0 || thread->queue->has_moved;
+		has_moved = has_moved || nr > 0 || queue->has_moved;
 		/* A peer with many messages must not keep others from being heard, nor commands
 		 * from ending it. */
 	} while (nr == (int)QUEUE_DEPTH && nr_taken < MESSAGES_PER_PASS &&
 		 !atomic_load(&thread->has_commands));
+	return has_moved;
+}
+
+static bool move_data(struct progress_thread *thread)
+{
+	const unsigned nr_ports = thread->progress->nr_ports;
+	bool has_moved = false;
+
+	/* Looking at a queue without endpoints would cost the others a system call. */
+	for (unsigned i = 0; i < nr_ports; i++) {
+		if (nr_ports == 1 || thread->nr_on[i] > 0)
+			has_moved |= move_data_of(thread, thread->queues[i]);
+	}
 	return has_moved;
 }
 
@@ -226,8 +246,10 @@ static void look_around(struct progress_thread *thread)
 {
 	if (atomic_load(&thread->has_commands))
 		run_commands(thread);
-	if (is_listener_due(thread))
-		take_requests(thread);
+	if (is_listener_due(thread)) {
+		for (unsigned i = 0; i < thread->progress->nr_ports; i++)
+			take_requests(thread->progress, &thread->progress->ports[i]);
+	}
 	take_events(thread);
 	close_late(thread);
 }
@@ -314,16 +336,38 @@ static void watch_engine(struct progress_thread *thread)
 	thread->watched[WATCH_ENGINE].fd = engine ? engine->fd(engine->context) : -1;
 }
 
+/* True: all queues will wake the thread. A transfer on one of several may free memory of an engine that
+ * another queue waits for. So it sleeps only if nothing has moved since all were looked at. */
+static bool arm(struct progress_thread *thread)
+{
+	const unsigned nr_ports = thread->progress->nr_ports;
+
+	if (nr_ports > 1 && move_data(thread))
+		return false;
+	for (unsigned i = 0; i < nr_ports; i++) {
+		if (fabric_queue_arm(thread->queues[i]) != 0)
+			return false;
+	}
+	return true;
+}
+
+static bool has_callers(const struct progress_thread *thread)
+{
+	bool has_callers = false;
+
+	for (unsigned i = 0; i < thread->progress->nr_ports; i++)
+		has_callers |= thread->watched[WATCH_LISTENERS + i].revents != 0;
+	return has_callers;
+}
+
 static void sleep_until_ready(struct progress_thread *thread)
 {
 	/* The thread that stops us sets this before it wakes us, because the wake-up may have been
 	 * taken already. */
-	if (atomic_load(&thread->progress->is_stopping) || poll_engine(thread) ||
-	    fabric_queue_arm(thread->queue) != 0)
+	if (atomic_load(&thread->progress->is_stopping) || poll_engine(thread) || !arm(thread))
 		return;
 	watch_engine(thread);
-	if (poll(thread->watched, thread->nr_watched, sleep_ms(thread)) > 0 &&
-	    thread->watched[WATCH_LISTENER].revents != 0)
+	if (poll(thread->watched, thread->nr_watched, sleep_ms(thread)) > 0 && has_callers(thread))
 		thread->has_callers = true;
 }
 
@@ -398,13 +442,15 @@ static void watch(struct progress_thread *thread)
 	struct progress *progress = thread->progress;
 	bool is_first = thread == &progress->threads[0];
 
-	thread->watched[WATCH_QUEUE].fd = fabric_queue_fd(thread->queue);
-	thread->watched[WATCH_WAKE].fd = thread->wake_fd;
-	thread->watched[WATCH_LISTENER].fd = fabric_listener_fd(progress->listener);
-	thread->watched[WATCH_ENGINE].fd = -1;
-	thread->nr_watched = is_first ? NR_WATCHED : WATCH_LISTENER;
 	for (unsigned i = 0; i < NR_WATCHED; i++)
-		thread->watched[i].events = POLLIN;
+		thread->watched[i] = (struct pollfd){.fd = -1, .events = POLLIN};
+	thread->watched[WATCH_WAKE].fd = thread->wake_fd;
+	for (unsigned i = 0; i < progress->nr_ports; i++) {
+		thread->watched[WATCH_QUEUES + i].fd = fabric_queue_fd(thread->queues[i]);
+		thread->watched[WATCH_LISTENERS + i].fd =
+			fabric_listener_fd(progress->ports[i].listener);
+	}
+	thread->nr_watched = is_first ? NR_WATCHED : WATCH_LISTENERS;
 }
 
 static int start_thread(struct progress_thread *thread, unsigned number)
@@ -428,7 +474,7 @@ static int start_thread(struct progress_thread *thread, unsigned number)
 		ret = error_code(-errno);
 		goto out_mover;
 	}
-	ret = fabric_queue_open(progress->options.fabric, QUEUE_DEPTH, &thread->queue);
+	ret = ports_open_queues(thread);
 	if (ret != 0)
 		goto out_wake;
 	watch(thread);
@@ -452,7 +498,7 @@ static int start_thread(struct progress_thread *thread, unsigned number)
 	return 0;
 
 out_queue:
-	fabric_queue_close(thread->queue);
+	ports_close_queues(thread);
 out_wake:
 	close(thread->wake_fd);
 out_mover:
@@ -471,7 +517,7 @@ static void stop_thread(struct progress_thread *thread)
 	cds_list_for_each_entry_safe (command, next, &thread->commands, node) {
 		switch (command->kind) {
 		case COMMAND_ADOPT:
-			fabric_reject(thread->progress->listener, &command->request);
+			fabric_reject(command->port->listener, &command->request);
 			free(command);
 			break;
 		case COMMAND_CLOSE:
@@ -483,7 +529,7 @@ static void stop_thread(struct progress_thread *thread)
 			break;
 		}
 	}
-	fabric_queue_close(thread->queue);
+	ports_close_queues(thread);
 	mover_close(&thread->mover);
 	close(thread->wake_fd);
 	pthread_mutex_destroy(&thread->lock);
@@ -530,13 +576,9 @@ int progress_start(const struct progress_options *options, struct progress **out
 		ret = error_code(-ENOMEM);
 		goto out_free;
 	}
-	ret = fabric_listen(options->fabric, options->address, &progress->listener);
+	ret = ports_open(progress);
 	if (ret != 0)
 		goto out_threads;
-	ret = door_start(progress->listener, options->silence_ms ? options->silence_ms : SILENCE_MS,
-			 &progress->door);
-	if (ret != 0)
-		goto out_listener;
 	/* Starts the listening thread last, because it deals to all others. */
 	for (first = options->nr_threads; first > 0; first--) {
 		progress->threads[first - 1].progress = progress;
@@ -552,9 +594,7 @@ int progress_start(const struct progress_options *options, struct progress **out
 
 out_stop:
 	stop_threads(progress, first);
-	door_stop(progress->door);
-out_listener:
-	fabric_listener_close(progress->listener);
+	ports_close(progress);
 out_threads:
 	free(progress->threads);
 out_free:
@@ -569,8 +609,7 @@ void progress_stop(struct progress *progress)
 	if (!progress)
 		return;
 	stop_threads(progress, 0);
-	door_stop(progress->door);
-	fabric_listener_close(progress->listener);
+	ports_close(progress);
 	free(progress->threads);
 	sem_destroy(&progress->opened);
 	congestion_destroy(&progress->congestion);
@@ -579,30 +618,16 @@ void progress_stop(struct progress *progress)
 
 /* ---- What others ask */
 
-const char *progress_address(const struct progress *progress)
-{
-	return progress->listener->address;
-}
-
 uint32_t progress_nr_connections(const struct progress *progress)
 {
 	return atomic_load(&progress->nr_connections);
-}
-
-void progress_count(const struct progress *progress, uint64_t *bytes_in, uint64_t *bytes_out)
-{
-	*bytes_in = *bytes_out = 0;
-	for (unsigned i = 0; i < progress->options.nr_threads; i++) {
-		*bytes_in += counter_get(&progress->threads[i].queue->bytes_in);
-		*bytes_out += counter_get(&progress->threads[i].queue->bytes_out);
-	}
 }
 
 void progress_congestion(struct progress *progress, char out[static FABRIC_CONGESTIONS_MAX])
 {
 	congestion_list(&progress->congestion, out);
 	if (!out[0])
-		fabric_listener_congestion(progress->listener, out);
+		fabric_listener_congestion(progress->ports[0].listener, out);
 }
 
 int progress_run(struct progress *progress, void (*run)(void *argument), void *argument)

@@ -64,8 +64,13 @@ struct progress_message {
 
 struct progress_options {
 	struct fabric *fabric;
-	unsigned nr_fabric;		      /* its number in the domains */
-	const char *address;		      /* HOST:PORT to listen on */
+	unsigned nr_fabric;  /* its number in the domains */
+	const char *address; /* HOST:PORT to listen on */
+	/* A second way to the same threads, over another fabric, left out if it cannot be opened;
+	 * NULL: none. */
+	struct fabric *near_fabric;
+	unsigned nr_near_fabric;
+	const char *near_address;
 	unsigned nr_threads;		      /* 1 to PROGRESS_THREADS_MAX; with an engine: 1 */
 	const struct progress_engine *engine; /* NULL: none; must outlive the threads */
 	uint32_t spin_us;		      /* how long a thread spins after its last work */
@@ -103,6 +108,8 @@ void progress_stop(struct progress *progress);
 
 /* Returns the HOST:PORT that it listens on, with the real port. */
 const char *progress_address(const struct progress *progress);
+/* Returns where the second way is; NULL: there is none. */
+const char *progress_near_address(const struct progress *progress);
 uint32_t progress_nr_connections(const struct progress *progress);
 /* Returns the bytes that the transport's queues have counted. */
 void progress_count(const struct progress *progress, uint64_t *bytes_in, uint64_t *bytes_out);

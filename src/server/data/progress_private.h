@@ -24,10 +24,27 @@
 #include "server/data/mover.h"
 #include "server/data/progress.h"
 
+#define QUEUE_DEPTH  (2 * MESSAGE_CREDITS) /* replies, and moves that clients ask for */
 #define CONTEXT_MOVE UINT64_C(0x80) /* a move's; with the move's number. Others are the mailbox's */
 #define CONNECT_MS   10000	    /* from accepting until it must be connected */
 
-enum { WATCH_QUEUE, WATCH_WAKE, WATCH_LISTENER, WATCH_ENGINE, NR_WATCHED };
+#define PORTS_MAX 2U /* of a progress: the ways to its threads */
+
+enum {
+	WATCH_WAKE,
+	WATCH_QUEUES,
+	WATCH_LISTENERS = WATCH_QUEUES + PORTS_MAX,
+	WATCH_ENGINE = WATCH_LISTENERS + PORTS_MAX,
+	NR_WATCHED
+};
+
+/* A way to the threads. Each thread has a queue for each. */
+struct port {
+	struct fabric *fabric;
+	unsigned nr_fabric; /* its number in the domains */
+	struct fabric_listener *listener;
+	struct door *door;
+};
 
 /* A data connection. Its thread owns it, on its list. */
 struct connection {
@@ -38,6 +55,7 @@ struct connection {
 	struct mailbox *mailbox;
 	struct mover_line line;
 	struct progress_thread *thread;
+	const struct port *port; /* by which it came */
 	struct admission admission;
 	struct domain *domain;	   /* the connection's domain */
 	uint64_t connect_deadline; /* on clock_ns(); CLOCK_NEVER once it is connected */
@@ -51,7 +69,8 @@ enum command_kind { COMMAND_ADOPT, COMMAND_CLOSE, COMMAND_RUN };
 struct command {
 	struct cds_list_head node;
 	enum command_kind kind;
-	struct fabric_request request;	  /* COMMAND_ADOPT                            */
+	struct fabric_request request;	  /* COMMAND_ADOPT, … */
+	const struct port *port;	  /* … and the port that it came by */
 	struct progress_closing *closing; /* COMMAND_CLOSE: the command is a part of it */
 	uint64_t last_number;		  /* … and is about connections up to this one */
 	void (*run)(void *argument);	  /* COMMAND_RUN, and its argument */
@@ -69,9 +88,10 @@ struct progress_closing {
 struct progress_thread {
 	struct progress *progress;
 	pthread_t thread;
-	struct fabric_queue *queue;
+	struct fabric_queue *queues[PORTS_MAX]; /* by the progress' ports */
+	unsigned nr_on[PORTS_MAX];		/* endpoints on each queue */
 	struct pollfd watched[NR_WATCHED];
-	nfds_t nr_watched; /* with the listener or without */
+	nfds_t nr_watched; /* with the listeners or without */
 	struct cds_list_head connections;
 	struct cds_list_head closed;  /* connections for which the engine has work under way */
 	struct cds_list_head waiting; /* COMMAND_CLOSEs that wait for peers, or for the engine */
@@ -81,7 +101,7 @@ struct progress_thread {
 	struct spin spin;
 	bool is_hogged;	    /* others have taken the core for a time slice, when it was yielded */
 	unsigned nr_hasty;  /* spins that were left out because others want the core */
-	bool has_callers;   /* the listener's descriptor was readable */
+	bool has_callers;   /* a listener's descriptor was readable */
 	uint64_t listen_at; /* on clock_ns(): then it is looked at in any case */
 	unsigned nr_connecting;
 	atomic_uint nr_connections; /* given to this thread and not closed yet */
@@ -94,8 +114,8 @@ struct progress_thread {
 
 struct progress {
 	struct progress_options options;
-	struct fabric_listener *listener;
-	struct door *door;
+	struct port ports[PORTS_MAX];
+	unsigned nr_ports;
 	struct progress_thread *threads;
 	atomic_bool is_stopping;
 	atomic_uint nr_connections;
@@ -106,6 +126,14 @@ struct progress {
 	int open_status;
 	char open_sentence[512];
 };
+
+/* ---- ports.c, with sentences */
+
+int ports_open(struct progress *progress);
+void ports_close(struct progress *progress);
+/* Opens a queue of the thread for each port. */
+int ports_open_queues(struct progress_thread *thread);
+void ports_close_queues(struct progress_thread *thread);
 
 /* ---- progress.c */
 
@@ -120,9 +148,11 @@ void connection_close(struct progress_thread *thread, struct connection *connect
 /* Call it when the connection is connected: it has no deadline any more. */
 void connection_settle(struct progress_thread *thread, struct connection *connection);
 /* Accepts the request, or rejects it. */
-void connection_adopt(struct progress_thread *thread, struct fabric_request *request);
+void connection_adopt(struct progress_thread *thread, const struct port *port,
+		      struct fabric_request *request);
 /* Gives a request to the thread with the fewest connections. On the first thread. */
-void connection_deal(struct progress *progress, struct fabric_request *request);
+void connection_deal(struct progress *progress, const struct port *port,
+		     struct fabric_request *request);
 /* Closes the connections that the command is about. Afterwards its closing may be freed. */
 void connections_close(struct progress_thread *thread, struct command *command);
 /* Call it when a connection that closings wait for may have gone. */

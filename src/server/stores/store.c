@@ -189,9 +189,13 @@ static void changed(void *context)
 
 static int start_thread(struct store *store)
 {
+	struct fabric *near = store->fabrics[1];
 	const struct progress_options options = {
-		.fabric = store->fabric,
+		.fabric = store->fabrics[0],
 		.address = store->address,
+		.near_fabric = near,
+		.nr_near_fabric = 1,
+		.near_address = near ? near->attributes.loopback : NULL,
 		.nr_threads = 1,
 		.engine = &store->engine,
 		.spin_us = store->options.spin_us,
@@ -223,10 +227,27 @@ static void store_free(struct store *store)
 		flash_device_close(store->device);
 	pages_close(&store->pages);
 	domains_close(store->domains);
-	if (store->fabric)
-		fabric_close(store->fabric);
+	for (unsigned i = 0; i < STORE_LANES_MAX; i++) {
+		if (store->fabrics[i])
+			fabric_close(store->fabrics[i]);
+	}
 	pthread_mutex_destroy(&store->lock);
 	free(store);
+}
+
+/* Without the second lane clients of this machine use the first. */
+static int open_fabrics(struct store *store)
+{
+	const char *near = store->options.near_transport;
+	int ret = fabric_open("tcp", &store->fabrics[0]);
+
+	if (ret != 0)
+		return ret;
+	store->fabrics[0]->congestion = store->options.congestion;
+	if (near && fabric_open(near, &store->fabrics[1]) != 0)
+		log_warn("store %s: it has no lane over %s: %s", store->path, near,
+			 error_last_line());
+	return domains_open(store->fabrics, store->fabrics[1] ? 2 : 1, &store->domains);
 }
 
 static int open_parts(struct store *store)
@@ -234,11 +255,7 @@ static int open_parts(struct store *store)
 	int ret = pages_open(&store->pages, store->options.cache_bytes);
 
 	if (ret == 0)
-		ret = fabric_open("tcp", &store->fabric);
-	if (ret != 0)
-		return ret;
-	store->fabric->congestion = store->options.congestion;
-	ret = domains_open(&store->fabric, 1, &store->domains);
+		ret = open_fabrics(store);
 	return ret == 0 ? start_thread(store) : ret;
 }
 
@@ -317,4 +334,19 @@ const char *store_path(const struct store *store)
 struct progress *store_progress(const struct store *store)
 {
 	return store->progress;
+}
+
+unsigned store_nr_lanes(const struct store *store)
+{
+	return progress_near_address(store->progress) ? 2 : 1;
+}
+
+const char *store_lane_transport(const struct store *store, unsigned i)
+{
+	return store->fabrics[i]->attributes.transport;
+}
+
+const char *store_lane_address(const struct store *store, unsigned i)
+{
+	return i == 0 ? progress_address(store->progress) : progress_near_address(store->progress);
 }

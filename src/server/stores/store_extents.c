@@ -339,8 +339,10 @@ static int give_key(struct store_extent *extent, struct reach reach, struct exte
 	if (ret != 0)
 		return ret;
 	out->length = extent->length;
-	out->on[0].key = on[0].key;
-	out->on[0].origin = on[0].base;
+	for (unsigned i = 0; i < domains_nr_fabrics(extent->store->domains); i++) {
+		out->on[i].key = on[i].key;
+		out->on[i].origin = on[i].base;
+	}
 	return 0;
 }
 

@@ -86,6 +86,8 @@ struct store_extent {
 	} keys[2];
 };
 
+#define STORE_LANES_MAX 2U
+
 struct store {
 	struct store_options options;
 	char path[4096];
@@ -93,7 +95,7 @@ struct store {
 	uint8_t uuid[STORE_UUID_BYTES];
 	uint64_t number;
 
-	struct fabric *fabric;
+	struct fabric *fabrics[STORE_LANES_MAX]; /* by its lanes; the second may be missing */
 	struct domains *domains;
 	struct progress *progress;
 	struct progress_engine engine;

@@ -44,7 +44,9 @@ static void note_store(struct fake_manager *manager, const Afar__ServerJoin *joi
 static void note_lane(struct fake_manager *manager, const Afar__Lane *lane)
 {
 	if (lane->store != 0) {
-		snprintf(manager->store.data, sizeof(manager->store.data), "%s", lane->address);
+		if (strcmp(lane->transport, "tcp") == 0)
+			snprintf(manager->store.data, sizeof(manager->store.data), "%s",
+				 lane->address);
 		return;
 	}
 	assert_string_equal(lane->transport, test_transport());
