@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
+# shellcheck disable=SC2154 # cluster.sh sets some, and eval
 # Five commands make a cluster with a mounted file system of three machines: here each is a network namespace with an /etc
 # and a /var/lib of its own. No command is told an address but that of the first machine.
 if [ -z "${APART:-}" ]; then
@@ -65,15 +66,12 @@ started() {
 
 # ---- The commands
 
-# shellcheck disable=SC2154 # eval sets them
 "$m1" "$AFAR" init --memory 64M >said
 [ "$(cat m1/etc/cluster)" = afar://10.7.0.1:7411 ] || fail "the first machine's address: $(cat m1/etc/cluster)"
 started m1 manager
 started m1 server
-# shellcheck disable=SC2154 # likewise
 "$m1" "$AFAR" key add --server m2 | "$m2" "$AFAR" join 10.7.0.1 - --memory 64M >said
 started m2 server
-# shellcheck disable=SC2154 # likewise
 "$m1" "$AFAR" key add --server m3 | "$m3" "$AFAR" join 10.7.0.1 - --memory 64M >said
 started m3 server
 "$m1" "$AFAR" fs create home
