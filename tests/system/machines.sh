@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
+# shellcheck disable=SC2154 # cluster.sh sets some
 # Three machines become a cluster by `afar init` and `afar join`: here each is a folder with an address of its own. Both
 # say what they do, do it once, keep what is there, and let nobody read a key. The daemons tell a service manager how far they are.
 # shellcheck source=tests/system/cluster.sh

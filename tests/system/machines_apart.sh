@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
+# shellcheck disable=SC2154 # cluster.sh sets some, and eval
 # Five commands make a cluster with a mounted file system of three machines: here each is a network namespace with an /etc
 # and a /var/lib of its own. No command is told an address but that of the first machine.
 if [ -z "${APART:-}" ]; then
-	if ! unshare -rnmu sh -c 'ip link add bridge type bridge && ip link add one type veth peer name two' 2>/dev/null; then
+	if ! unshare -rnm sh -c 'ip link add bridge type bridge && ip link add one type veth peer name two' 2>/dev/null; then
 		echo "skipped: network namespaces or their bridges cannot be made here"
 		exit 77
 	fi
-	APART=yes exec unshare -rnmu sh "$0"
+	APART=yes exec unshare -rnm sh "$0"
 fi
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
@@ -23,12 +24,12 @@ ip link set bridge up
 cat >on <<END
 #!/bin/sh
 folder=\$(dirname "\$0")
-exec nsenter --net="/run/netns/\$(basename "\$folder")" unshare -mu "\$folder/enter" "\$@"
+exec nsenter --net="/run/netns/\$(basename "\$folder")" unshare -m "\$folder/enter" "\$@"
 END
 cat >enter <<'END'
 #!/bin/sh
 folder=$(dirname "$0")
-basename "$folder" >/proc/sys/kernel/hostname
+export XDG_RUNTIME_DIR="$folder"
 mount -t tmpfs none /etc
 mount -t tmpfs none /var/lib
 mkdir /etc/afar /var/lib/afar
@@ -45,7 +46,8 @@ for number in 1 2 3; do
 	ip -n "m$number" link set eth0 up
 	ip -n "m$number" address add "10.7.0.$number/24" dev eth0
 	ip -n "m$number" route add default via 10.7.0.254
-	mkdir -p "m$number/etc" "m$number/lib"
+	mkdir -m 700 "m$number"
+	mkdir "m$number/etc" "m$number/lib"
 	cp on enter "m$number/"
 	eval "m$number=\$scratch/m$number/on"
 done
@@ -65,16 +67,13 @@ started() {
 
 # ---- The commands
 
-# shellcheck disable=SC2154 # eval sets them
-"$m1" "$AFAR" init --memory 64M >said
+"$m1" "$AFAR" init --name m1 --memory 64M >said
 [ "$(cat m1/etc/cluster)" = afar://10.7.0.1:7411 ] || fail "the first machine's address: $(cat m1/etc/cluster)"
 started m1 manager
 started m1 server
-# shellcheck disable=SC2154 # likewise
-"$m1" "$AFAR" key add --server m2 | "$m2" "$AFAR" join 10.7.0.1 - --memory 64M >said
+"$m1" "$AFAR" key add --server m2 | "$m2" "$AFAR" join 10.7.0.1 - --name m2 --memory 64M >said
 started m2 server
-# shellcheck disable=SC2154 # likewise
-"$m1" "$AFAR" key add --server m3 | "$m3" "$AFAR" join 10.7.0.1 - --memory 64M >said
+"$m1" "$AFAR" key add --server m3 | "$m3" "$AFAR" join 10.7.0.1 - --name m3 --memory 64M >said
 started m3 server
 "$m1" "$AFAR" fs create home
 random_file in 3000000
