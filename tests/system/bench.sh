@@ -43,6 +43,10 @@ grep -Eq '^# CPU .*; TCP [a-z0-9_-]+$' table || fail "bench limit: $(cat table)"
 	python3 -c 'import json; row, = json.load(open("sorts")); assert row["ours"][0] > 0 and row["reference"][0] > 0, row' || fail "bench apps: $(cat sorts)"
 }
 
+# The cache of a store finds what a simulated one does.
+AFAR_BENCH_SPAN_MS=500 "$AFAR" bench cache --reps 1 --row "behind a client's LRU" --json >found
+python3 -c 'import json; row, = json.load(open("found")); assert row["ours"][0] > 0.95 * row["reference"][0] > 0, row' || fail "bench cache: $(cat found)"
+
 # What takes minutes is left out, with the reason, and measured where that is wanted.
 "$AFAR" bench apps --row '4 GiB, local / GNU' --json >rows
 grep -q '"reference_is": "not measured: it takes minutes; --long measures it"' rows || fail "not left out: $(cat rows)"
