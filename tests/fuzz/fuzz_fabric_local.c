@@ -6,9 +6,11 @@
  *	0, n       a packet of n bytes, which follow; with a descriptor if n is odd
  *	1, n       n bytes, which follow, into our ring, where it ends
  *	2, n       into our side of the link: which word, by n, and its value, which follows
+ *	3, n       n bytes, which follow, as our next request in the exchange; beyond its length, as many
+ *	           requests are said to be there
  *	other      lets the other end go on
  *
- * Key 1 is a good one to write, 2 to read only. Lent memory and messages lie between guards, which stay as they
+ * Key 1 is a good one to write, 2 to read only, 3 is of paged memory. Lent memory and messages lie between guards, which stay as they
  * are, and each connection ends when the input does.
  */
 #include <errno.h>
@@ -21,12 +23,15 @@
 #include <unistd.h>
 
 #include "base/shared.h"
+#include "fabric/local/exchange.h"
 #include "fabric/local/memory.h"
 
 #define LENT_BYTES    4096U
 #define GUARD_BYTES   256U
 #define MESSAGE_BYTES 40U
 #define STEPS_MAX     1000000U
+#define PAGED_BYTES   (UINT64_C(1) << 16)
+#define PAGES_MAX     4U /* transfers that the pager has memory for */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -42,6 +47,8 @@ static struct {
 	struct fabric_queue *queue;
 	uint8_t *writable, *read_only;
 	struct guarded messages, wanted;
+	struct fabric_pager pager;
+	unsigned nr_pages; /* taken transfers */
 } world;
 
 static void require(int condition)
@@ -76,6 +83,50 @@ static uint8_t *lend(unsigned access, uint64_t key)
 	return addr;
 }
 
+/* ---- A pager: some transfers end at once, others never */
+
+static int take(struct fabric_pager *pager, struct fabric_paged *paged)
+{
+	(void)pager;
+	require(paged->length > 0 && paged->offset < PAGED_BYTES &&
+		paged->length <= PAGED_BYTES - paged->offset);
+	if (world.nr_pages == PAGES_MAX)
+		return -EAGAIN;
+	world.nr_pages++;
+	paged->addr = calloc(1, paged->length);
+	paged->sums = calloc(PAGED_BYTES / CHECKSUM_BLOCK, sizeof(*paged->sums));
+	require(paged->addr && paged->sums);
+	return 0;
+}
+
+static void begin(struct fabric_pager *pager, struct fabric_paged *paged)
+{
+	(void)pager;
+	if (paged->offset % 3 != 2)
+		fabric_paged_ended(paged, paged->offset % 3 == 0 ? 0 : -EIO);
+}
+
+static void leave(struct fabric_pager *pager, struct fabric_paged *paged)
+{
+	(void)pager;
+	world.nr_pages--;
+	free(paged->addr);
+	free(paged->sums);
+}
+
+static void lend_paged(uint64_t key)
+{
+	struct local_registration *registration;
+	struct fabric_memory memory;
+
+	world.pager = (struct fabric_pager){take, begin, leave};
+	require(fabric_memory_register_paged(world.fabric->domain, &world.pager, PAGED_BYTES,
+					     FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE,
+					     &memory) == 0);
+	registration = memory.handle;
+	registration->keyed.key = key;
+}
+
 static void open_world(void)
 {
 	if (world.fabric)
@@ -85,6 +136,7 @@ static void open_world(void)
 	require(fabric_queue_open(world.fabric, 8, &world.queue) == 0);
 	world.writable = lend(FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, 1);
 	world.read_only = lend(FABRIC_REMOTE_READ, 2);
+	lend_paged(3);
 }
 
 /* ---- The peer that says it */
@@ -93,6 +145,8 @@ struct peer {
 	int fd;
 	struct local_link *link;
 	uint32_t written;
+	struct local_exchange *exchange;
+	uint32_t nr_asked;
 };
 
 static void open_peer(struct peer *peer)
@@ -124,7 +178,8 @@ static struct fabric_endpoint *accept_peer(void)
 	return endpoint;
 }
 
-static void take_link(struct peer *peer)
+/* Returns the descriptor that comes with the next message of this type. */
+static int hear_descriptor(const struct peer *peer, enum local_message_type type)
 {
 	union {
 		struct cmsghdr header;
@@ -138,12 +193,49 @@ static void take_link(struct peer *peer)
 				.msg_controllen = sizeof(control.bytes)};
 	int fd;
 
-	require(recvmsg(peer->fd, &packet, 0) == (ssize_t)sizeof(message));
+	do {
+		packet.msg_controllen = sizeof(control.bytes);
+		require(recvmsg(peer->fd, &packet, 0) == (ssize_t)sizeof(message));
+	} while (message.type != type);
 	require(CMSG_FIRSTHDR(&packet) != NULL);
 	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&packet)), sizeof(fd));
+	return fd;
+}
+
+static void take_link(struct peer *peer)
+{
+	int fd = hear_descriptor(peer, LOCAL_WELCOME);
+
 	peer->link = mmap(NULL, sizeof(*peer->link), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	require(peer->link != MAP_FAILED);
 	close(fd);
+}
+
+static void take_exchange(struct peer *peer)
+{
+	const struct local_message ask = local_talk_message(LOCAL_ASK, 3);
+	struct fabric_event event;
+	int fd;
+
+	require(local_talk_say(peer->fd, &ask, -1));
+	fabric_queue_event(world.queue, &event); /* it hears us, whatever it tells */
+	fd = hear_descriptor(peer, LOCAL_PAGED);
+	peer->exchange = local_exchange_map(fd);
+	require(peer->exchange != NULL);
+	close(fd);
+}
+
+static void put_ask(struct peer *peer, const uint8_t *data, size_t size)
+{
+	struct local_page_ask ask = {0};
+
+	if (size > sizeof(ask)) {
+		atomic_store(&peer->exchange->asked, (uint32_t)size);
+		return;
+	}
+	memcpy(&ask, data, size);
+	peer->exchange->asks[peer->nr_asked++ % LOCAL_DEPTH_MAX] = ask;
+	atomic_store(&peer->exchange->asked, peer->nr_asked);
 }
 
 /* With memory that is as it should be, so that what is asked for can come. */
@@ -182,7 +274,7 @@ static size_t act(struct peer *peer, const uint8_t *data, size_t size)
 	size_t length = size > 1 ? data[1] : 0;
 	uint32_t value = 0;
 
-	if (size < 2 || data[0] > 2)
+	if (size < 2 || data[0] > 3)
 		return 1;
 	if (data[0] == 2) {
 		memcpy(&value, data + 2, size - 2 < sizeof(value) ? size - 2 : sizeof(value));
@@ -193,6 +285,8 @@ static size_t act(struct peer *peer, const uint8_t *data, size_t size)
 		length = size - 2;
 	if (data[0] == 0)
 		say_packet(peer, data + 2, length);
+	else if (data[0] == 3)
+		put_ask(peer, data + 2, length);
 	else
 		put_bytes(peer, data + 2, length);
 	return 2 + length;
@@ -235,7 +329,7 @@ static void run(struct peer *peer, struct fabric_endpoint *endpoint, const uint8
 			shutdown(peer->fd, SHUT_RDWR);
 		else
 			used += act(peer, data + used, size - used);
-		if (is_silent || (used < size && data[used] > 2))
+		if (is_silent || (used < size && data[used] > 3))
 			has_ended = step(endpoint);
 	}
 	require(has_ended);
@@ -252,9 +346,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	open_peer(&peer);
 	endpoint = accept_peer();
 	take_link(&peer);
+	take_exchange(&peer);
 	run(&peer, endpoint, data, size);
 	fabric_endpoint_close(endpoint);
 	munmap(peer.link, sizeof(*peer.link));
+	local_exchange_unmap(peer.exchange);
+	require(world.nr_pages == 0);
 	close(peer.fd);
 	check_guards(&world.messages);
 	check_guards(&world.wanted);

@@ -35,9 +35,10 @@ uses_local_alone() {
 	[ "$(used)" = local ]
 }
 
+# start_writer NAMESPACE NAME
 start_writer() {
 	rm -f written
-	"$REGION_WRITER" works "$1" write >written 2>writer.err &
+	"$REGION_WRITER" "$1" "$2" write >written 2>writer.err &
 	writer=$!
 	until [ -e written ] && [ "$(wc -l <written)" -ge 5 ]; do
 		kill -0 "$writer" 2>/dev/null || fail "the writer ended: $(cat writer.err)"
@@ -61,7 +62,7 @@ for bytes in 1 4096 100001 3000000; do
 done
 
 # It is what a client takes, for all of its bytes; a server that is killed in the middle has lost nothing.
-start_writer first
+start_writer works first
 eventually uses_local_alone
 kill_daemon one
 wait "$writer" || fail "the writer did not end well: $(cat writer.err)"
@@ -69,7 +70,7 @@ start_flash "$both"
 "$REGION_WRITER" works first verify "$(tail -n 1 written)" || fail "over local"
 
 # A client that is killed with requests under way: the others go on, and its namespace can be taken away.
-start_writer second
+start_writer works second
 kill -9 "$writer"
 wait "$writer" 2>/dev/null || :
 "$REGION_WRITER" works second verify "$(tail -n 1 written)" || fail "after the client was killed"
@@ -79,6 +80,21 @@ eventually "$AFAR" ns rm --force works
 make_works
 round_trip local tcp 3000000
 still_works
+
+# An extent is taken from a namespace. Those of its connections that could reach it are ended, in the middle of requests to
+# another one: what was durable there is there. Each file and region fills an extent.
+"$AFAR" ns create fenced --tier flash --width 1
+random_file in 8388608
+for name in a b; do
+	"$AFAR" ns reserve fenced 8M >/dev/null
+	"$AFAR" region put in "fenced:$name" >/dev/null
+done
+"$AFAR" region rm fenced:a
+start_writer fenced third
+"$AFAR" region rm fenced:b
+"$AFAR" ns release fenced >/dev/null
+wait "$writer" || fail "the writer did not end well: $(cat writer.err)"
+"$REGION_WRITER" fenced third verify "$(tail -n 1 written)" || fail "after its connections were ended"
 
 # A store that nobody reaches over local serves over tcp.
 stop_daemon one
