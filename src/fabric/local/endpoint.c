@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "fabric/local/exchange.h"
 #include "fabric/local/local.h"
 #include "fabric/local/memory.h"
 
@@ -248,8 +247,7 @@ static void let_go(struct local_endpoint *endpoint, enum local_state state)
 		endpoint->was_connected = endpoint->state == LOCAL_IS_CONNECTED;
 	endpoint->state = state;
 	local_memory_forget(endpoint);
-	local_serve_close(endpoint);
-	local_ask_close(endpoint);
+	local_queue_of(endpoint)->paged->close(endpoint);
 	/* Do this before the link goes, because threads at a window look into the link, too. */
 	local_mapping_remove_all(endpoint);
 	unlink_peer(endpoint);
@@ -395,7 +393,7 @@ static void run(struct local_endpoint *endpoint, const struct local_mapping *map
 	bool is_done;
 
 	if (mapping->is_paged) {
-		if (!local_ask_begin(endpoint, transfer))
+		if (!local_queue_of(endpoint)->paged->begin(endpoint, transfer))
 			fail(endpoint, transfer);
 		return;
 	}
@@ -436,7 +434,7 @@ static int ask(struct local_endpoint *endpoint, uint64_t key)
 static bool has_room(const struct local_endpoint *endpoint, const struct local_mapping *mapping,
 		     const struct local_transfer *transfer)
 {
-	return !mapping->is_paged || local_ask_has_room(endpoint, transfer);
+	return !mapping->is_paged || local_queue_of(endpoint)->paged->has_room(endpoint, transfer);
 }
 
 /* The first in order whose memory is there. NULL: there is none. */

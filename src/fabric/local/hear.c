@@ -11,7 +11,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "fabric/local/exchange.h"
 #include "fabric/local/memory.h"
 
 #define PACKETS_MAX 64U /* of one call: a peer that keeps talking must not keep us */
@@ -84,7 +83,8 @@ static bool take_lent(struct local_endpoint *endpoint, const struct local_messag
 
 static bool take_paged(struct local_endpoint *endpoint, const struct local_message *message, int fd)
 {
-	if (!is_answer(endpoint, message) || !local_ask_take_paged(endpoint, message, fd))
+	if (!is_answer(endpoint, message) ||
+	    !local_queue_of(endpoint)->paged->take_paged(endpoint, message, fd))
 		return false;
 	local_endpoint_resume(endpoint);
 	return true;

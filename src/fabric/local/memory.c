@@ -14,7 +14,6 @@
 
 #include "base/error.h"
 #include "base/shared.h"
-#include "fabric/local/exchange.h"
 #include "fabric/local/memory.h"
 
 int local_domain_open(struct fabric *fabric, struct fabric_domain **out)
@@ -179,7 +178,7 @@ static bool give(struct local_endpoint *endpoint, struct local_registration *reg
 	}
 	told.length = registration->length;
 	told.access = (uint8_t)registration->access;
-	return local_serve_hand_over(endpoint, &told);
+	return local_queue_of(endpoint)->paged->hand_over(endpoint, &told);
 }
 
 static bool lend(struct local_endpoint *endpoint, struct local_registration *registration)

@@ -164,6 +164,26 @@ int local_queue_arm(struct fabric_queue *base)
 
 /* ---- Opening and closing */
 
+static bool has_news(const struct local_endpoint *endpoint)
+{
+	return local_ask_has_news(endpoint) || local_serve_has_news(endpoint);
+}
+
+static void close_exchange(struct local_endpoint *endpoint)
+{
+	local_serve_close(endpoint);
+	local_ask_close(endpoint);
+}
+
+static const struct local_paged_calls paged_calls = {
+	.take_paged = local_ask_take_paged,
+	.has_room = local_ask_has_room,
+	.begin = local_ask_begin,
+	.hand_over = local_serve_hand_over,
+	.has_news = has_news,
+	.close = close_exchange,
+};
+
 int local_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue **out)
 {
 	struct local_queue *queue = calloc(1, sizeof(*queue));
@@ -172,6 +192,7 @@ int local_queue_open(struct fabric *fabric, uint32_t depth, struct fabric_queue 
 	if (!queue)
 		return error_code(-ENOMEM);
 	queue->base.fabric = fabric;
+	queue->paged = &paged_calls;
 	queue->depth = depth == 0 ? 1 : depth > LOCAL_DEPTH_MAX ? LOCAL_DEPTH_MAX : depth;
 	queue->polls_until_look = LOOK_POLLS;
 	CDS_INIT_LIST_HEAD(&queue->warm);

@@ -9,7 +9,6 @@
  */
 #include <string.h>
 
-#include "fabric/local/exchange.h"
 #include "fabric/local/local.h"
 
 struct ring_header {
@@ -230,7 +229,7 @@ bool local_ring_sleep(struct local_endpoint *endpoint)
 	if (!find_available(endpoint, &available) ||
 	    !find_room(endpoint, LOCAL_RING_BYTES, &room) ||
 	    (available > 0 && !lacks_receive(endpoint)) || (is_sending && room > 0) ||
-	    local_ask_has_news(endpoint) || local_serve_has_news(endpoint)) {
+	    local_queue_of(endpoint)->paged->has_news(endpoint)) {
 		atomic_store(&endpoint->mine->is_asleep, 0);
 		return false;
 	}
