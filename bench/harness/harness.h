@@ -99,7 +99,7 @@ void bench_skip(struct bench_row *rows, unsigned nr, const char *why);
 unsigned bench_repetitions(void);
 
 /* Returns how long one measurement lasts: `usual_ns`, a quarter of it for a warm-up, or $AFAR_BENCH_SPAN_MS. With the
- * latter a suite is tried out and nothing is measured. Suites `volume`, `file` and `sharing` ask. */
+ * latter a suite is tried out and nothing is measured. Suites `volume`, `file`, `sharing` and `cache` ask. */
 uint64_t bench_span_ns(uint64_t usual_ns);
 /* Returns how many bytes one measurement moves: `usual`, a multiple of `step`, or less of these if
  * $AFAR_BENCH_SPAN_MS is less than a second. */
