@@ -137,7 +137,7 @@ static void on_read(struct flash_request *request, int status)
 /* Has the server read the part of the trace. */
 static int run_trace(struct zipf_stage *stage)
 {
-	int ret = 0;
+	int ret = 1;
 
 	stage->next = stage->nr_ended = 0;
 	stage->status = 0;
@@ -148,8 +148,10 @@ static int run_trace(struct zipf_stage *stage)
 			.stage = stage};
 		submit(&stage->reads[i]);
 	}
-	while (ret >= 0 && stage->nr_ended < stage->next)
+	while (ret > 0 && stage->nr_ended < stage->next)
 		ret = flash_target_queue.poll(stage->queue, PATIENCE_MS);
+	if (ret == 0)
+		return bench_fail(-ETIMEDOUT, "no read ends");
 	return ret < 0 ? ret : stage->status;
 }
 
