@@ -20,9 +20,9 @@
 #include <stdint.h>
 #include <urcu/list.h>
 
+#include "memory/cache.h"
 #include "server/data/progress.h"
 #include "server/data/stage.h"
-#include "memory/cache.h"
 
 #define PAGES_BYTES (UINT64_C(48) << 20) /* of all zones of a store */
 

@@ -104,7 +104,8 @@ const struct cli_command *cli_find(const struct cli *cli, int argc, char **argv,
 /* ---- Flags */
 
 const struct cli_flag cli_global_flags[] = {
-	{"cluster", "URI", "the cluster (default: $AFAR_CLUSTER, else the one in ./afar-data, else this machine's)",
+	{"cluster", "URI",
+	 "the cluster (default: $AFAR_CLUSTER, else the one in ./afar-data, else this machine's)",
 	 NULL},
 	{"key", "FILE", "the key to open it with", NULL},
 	{"path", "TRANSPORT", "the only one to reach memory over (default: the best that works)",
