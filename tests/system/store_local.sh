@@ -54,6 +54,13 @@ start_manager
 start_flash "$both"
 make_works
 
+# way [FLAG…]: the transport that a client would take.
+way() {
+	"$AFAR" "$@" status --json >status.json
+	python3 -c 'import json; print(json.load(open("status.json"))["stores"][0]["transport"])'
+}
+[ "$(way) $(way --path tcp)" = "local tcp" ] || fail "the ways: $(way), $(way --path tcp)"
+
 # Both ways lead to the same bytes.
 for bytes in 1 4096 100001 3000000; do
 	round_trip local tcp "$bytes"
@@ -100,4 +107,5 @@ wait "$writer" || fail "the writer did not end well: $(cat writer.err)"
 stop_daemon one
 start_flash tcp:127.0.0.1:0
 round_trip tcp tcp 3000000
+[ "$(way)" = tcp ] || fail "the way: $(way)"
 refused 1 'no lane over local' "$AFAR" --path local region put in works:a

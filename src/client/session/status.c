@@ -52,7 +52,7 @@ static bool is_usable(struct afar_session *session, const Afar__Lane *lane)
 	       fabric_is_same_host(fabrics_at(&session->fabrics, number), lane->address);
 }
 
-/* Returns the transport that the session would take; NULL: none. */
+/* Returns the transport that the session would take to the server's memory; NULL: none. */
 static const char *choose_transport(struct afar_session *session, const Afar__Server *server)
 {
 	for (size_t i = 0; i < server->n_lanes; i++) {
@@ -162,6 +162,28 @@ static const char *store_address(const Afar__ClusterStatus *status, const Afar__
 	return NULL;
 }
 
+/* Returns the transport that the session would take to the store; NULL: none. */
+static const char *choose_transport_to(struct afar_session *session,
+				       const Afar__ClusterStatus *status,
+				       const Afar__StoreStatus *store)
+{
+	const char *transport = NULL;
+
+	for (size_t i = 0; i < status->n_servers; i++) {
+		const Afar__Server *server = status->servers[i]->server;
+
+		if (!server || server->server != store->server)
+			continue;
+		/* The nearest is the last. */
+		for (size_t j = 0; j < server->n_lanes; j++) {
+			if (server->lanes[j]->store == store->store &&
+			    is_usable(session, server->lanes[j]))
+				transport = server->lanes[j]->transport;
+		}
+	}
+	return transport;
+}
+
 /* Returns since when the store's server has said nothing. */
 static uint64_t store_report_age(const Afar__ClusterStatus *status, const Afar__StoreStatus *store)
 {
@@ -234,9 +256,11 @@ static void add_store_report(json_t *out, const Afar__StoreReport *report)
 	add_store_work(out, report);
 }
 
-static json_t *store_to_json(const Afar__ClusterStatus *status, const Afar__StoreStatus *store)
+static json_t *store_to_json(struct afar_session *session, const Afar__ClusterStatus *status,
+			     const Afar__StoreStatus *store)
 {
 	const char *address = store->is_up ? store_address(status, store) : NULL;
+	const char *transport = store->is_up ? choose_transport_to(session, status, store) : NULL;
 	json_t *out;
 
 	out = json_pack("{s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
@@ -252,18 +276,19 @@ static json_t *store_to_json(const Afar__ClusterStatus *status, const Afar__Stor
 			"orphan_bytes", number(store->orphan_bytes));
 	if (!out)
 		return NULL;
+	json_object_set_new(out, "transport", transport ? text(transport) : json_null());
 	json_object_set_new(out, "report_age_ms",
 			    number_if(store->is_up, store_report_age(status, store)));
 	add_store_report(out, store->is_up ? store->report : NULL);
 	return out;
 }
 
-static json_t *stores_to_json(const Afar__ClusterStatus *status)
+static json_t *stores_to_json(struct afar_session *session, const Afar__ClusterStatus *status)
 {
 	json_t *stores = json_array();
 
 	for (size_t i = 0; i < status->n_stores; i++)
-		json_array_append_new(stores, store_to_json(status, status->stores[i]));
+		json_array_append_new(stores, store_to_json(session, status, status->stores[i]));
 	return stores;
 }
 
@@ -404,7 +429,7 @@ static char *status_to_text(struct afar_session *session, const Afar__ClusterSta
 		"cluster", text(status->cluster), "principal", text(session->principal),
 		"manager_incarnation", hexadecimal(status->manager_incarnation), "uptime_ms",
 		number(status->uptime_ms), "newer", newer, "servers", servers, "stores",
-		stores_to_json(status), "namespaces", namespaces, "sessions", sessions,
+		stores_to_json(session, status), "namespaces", namespaces, "sessions", sessions,
 		"principals", principals, "limits", limits_to_json(status), "nr_servers",
 		number(status->nr_servers), "nr_stores", number(status->nr_stores), "nr_namespaces",
 		number(status->nr_namespaces), "nr_sessions", number(status->nr_sessions));
