@@ -100,12 +100,13 @@ static void look_at(struct mount *mount, struct pages *pages)
 static void *look_at_all(void *argument)
 {
 	struct visits visits = {0};
+	struct mount *mount;
 
 	(void)argument;
 	pthread_mutex_lock(&pages_mutex);
-	while (pages_threads.serving) {
+	while ((mount = pages_threads.serving)) {
 		find_visits(&visits, false);
-		visit_all(pages_threads.serving, &visits, look_at);
+		visit_all(mount, &visits, look_at);
 		if (renewing_since && pages_now_ms() - renewing_since > PATIENCE_MS)
 			pages_threads.is_silent = true;
 		drops_help();
@@ -151,12 +152,13 @@ static void renew(struct mount *mount, struct pages *pages)
 static void *renew_all(void *argument)
 {
 	struct visits visits = {0};
+	struct mount *mount;
 
 	(void)argument;
 	pthread_mutex_lock(&pages_mutex);
-	while (pages_threads.serving) {
+	while ((mount = pages_threads.serving)) {
 		find_visits(&visits, true);
-		visit_all(pages_threads.serving, &visits, renew);
+		visit_all(mount, &visits, renew);
 		wait_ms(RENEW_MS);
 	}
 	free(visits.list);

@@ -165,7 +165,7 @@ static int lay_down(struct setup *setup, const struct setup_flags *set, const ch
 static int join(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
-	char address[SETUP_HOST_MAX + 16], key[KEY_TEXT_MAX + 2];
+	char address[SETUP_HOST_MAX + 16], key[KEY_TEXT_MAX + 2] = "";
 	struct setup_flags set = {0};
 	struct setup setup;
 	const struct cli_flag flags[] = {

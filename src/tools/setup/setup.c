@@ -329,7 +329,7 @@ static void show(const struct setup_item *item)
 
 int setup_write(struct setup *setup)
 {
-	bool is_there[SETUP_ITEMS_MAX];
+	bool is_there[SETUP_ITEMS_MAX] = {0};
 	int ret;
 
 	if (setup->is_short)
