@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "fabric/local/exchange.h"
 #include "fabric/local/local.h"
 #include "fabric/local/memory.h"
 

@@ -91,6 +91,23 @@ void local_exchange_copy(void *to, const void *from, size_t nr_words);
 /* Returns whether a transfer may end with this status: codes of errno and of Afar alone. */
 bool local_status_is_good(int status);
 
+/* ---- Calls */
+
+/* Those who carry a connection know paged memory by this alone. queue.c has it. */
+struct local_paged_calls {
+	/* ask.c */
+	bool (*take_paged)(struct local_endpoint *endpoint, const struct local_message *message,
+			   int fd);
+	bool (*has_room)(const struct local_endpoint *endpoint,
+			 const struct local_transfer *transfer);
+	bool (*begin)(struct local_endpoint *endpoint, const struct local_transfer *transfer);
+	/* serve.c */
+	bool (*hand_over)(struct local_endpoint *endpoint, const struct local_message *message);
+	/* Both. */
+	bool (*has_news)(const struct local_endpoint *endpoint);
+	void (*close)(struct local_endpoint *endpoint);
+};
+
 /* ---- ask.c */
 
 /* The peer has told that a pager has the memory behind a key; `fd` comes with the first. It stays

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "fabric/local/exchange.h"
 #include "fabric/local/memory.h"
 
 #define PACKETS_MAX 64U /* of one call: a peer that keeps talking must not keep us */

@@ -191,20 +191,7 @@ struct local_endpoint {
  * its peer that it is asleep, and is left to epoll. Polls ask epoll now and then, and always when
  * there is nothing else to look at.
  */
-/* Paged memory (exchange.h). Those who carry a connection know it by this alone. */
-struct local_paged_calls {
-	/* ask.c */
-	bool (*take_paged)(struct local_endpoint *endpoint, const struct local_message *message,
-			   int fd);
-	bool (*has_room)(const struct local_endpoint *endpoint,
-			 const struct local_transfer *transfer);
-	bool (*begin)(struct local_endpoint *endpoint, const struct local_transfer *transfer);
-	/* serve.c */
-	bool (*hand_over)(struct local_endpoint *endpoint, const struct local_message *message);
-	/* Both. */
-	bool (*has_news)(const struct local_endpoint *endpoint);
-	void (*close)(struct local_endpoint *endpoint);
-};
+struct local_paged_calls; /* exchange.h */
 
 struct local_queue {
 	struct fabric_queue base;

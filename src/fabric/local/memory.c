@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/shared.h"
+#include "fabric/local/exchange.h"
 #include "fabric/local/memory.h"
 
 int local_domain_open(struct fabric *fabric, struct fabric_domain **out)

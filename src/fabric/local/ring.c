@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "fabric/local/exchange.h"
 #include "fabric/local/local.h"
 
 struct ring_header {
