@@ -192,7 +192,6 @@ struct local_endpoint {
  * there is nothing else to look at.
  */
 struct local_paged_calls; /* exchange.h */
-
 struct local_queue {
 	struct fabric_queue base;
 	const struct local_paged_calls *paged;
