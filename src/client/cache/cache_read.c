@@ -180,9 +180,12 @@ static int await(struct piece *piece, struct part *part)
 int cache_read(struct afar_cache *cache, const struct cache_source *source, void *data,
 	       size_t length, uint64_t offset)
 {
-	struct piece piece = {.cache = cache, .source = source};
+	struct piece piece; /* large: ask_all() sets the parts that it uses */
 	int ret = 0;
 
+	piece.cache = cache;
+	piece.source = source;
+	piece.nr = 0;
 	for (size_t done = 0; done < length && ret == 0;) {
 		done += ask_all(&piece, (char *)data + done, length - done, offset + done);
 		ret = read_missing(&piece);
