@@ -7,7 +7,7 @@
 . "$(dirname "$0")/cluster.sh"
 
 start_manager
-start_daemon one --role server --data "$scratch/one" --name one --data-listen tcp:127.0.0.1:0 --flash 64M \
+start_daemon one --role server --data "$scratch/one" --name one --data-listen "tcp:$host:0" --flash 64M \
 	--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 64M
 "$AFAR" key add alice --out alice
 "$AFAR" key add bob --uid "$(id -u)" --gid "$(id -g)" --out bob
