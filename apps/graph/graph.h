@@ -99,7 +99,9 @@ struct graph_options {
 	uint32_t from;	       /* of distances */
 	unsigned nr_in_flight; /* reads of distances, 1 to GRAPH_IN_FLIGHT_MAX */
 	const char *ns;	       /* for the mailboxes; NULL: that of the graph */
-	const char *job;      /* the name of the region where the workers meet; all give the same */
+	/* Where the workers meet, in memory; NULL: that of the mailboxes, else of the graph. */
+	const char *meet_ns;
+	const char *job;      /* the name of the region where they meet; all give the same */
 	unsigned worker;      /* which of them the caller is; 0 leads the others */
 	unsigned nr_workers;  /* 1: nobody meets, and nothing is written */
 	uint32_t patience_ms; /* a worker that shows no progress for so long is given up */
@@ -125,8 +127,8 @@ struct graph_values {
 };
 
 /*
- * Opens the graph and prepares the job, for worker 0: makes the region where the workers meet, and reserves what its
- * namespace lacks. The others may come before or afterwards. `*out` is the caller's until graph_end().
+ * Opens the graph and prepares the job, for worker 0: makes the regions of the team, and reserves what their
+ * namespaces lack. The others may come before or afterwards. `*out` is the caller's until graph_end().
  * Errors: those of opening; -EBADMSG (the region is no graph, or is damaged), -EINVAL (a name, a number, no vertex `from`),
  * -EEXIST (a job of this name), -ENOSPC, -ENOMEM.
  */

@@ -29,7 +29,7 @@ struct letter {
 	uint32_t reserved;
 };
 
-/* Offsets in the region. The first three are of the even steps; those of the odd ones are `odd` bytes further. */
+/* Offsets in what the workers exchange. The first three are of the even steps; those of the odd ones are `odd` bytes further. */
 struct mail {
 	uint64_t
 		words; /* PageRank: a line for each worker. Distances: how many letters, from each to each */
@@ -52,7 +52,7 @@ struct graph_job {
 	uint64_t nr_vertices; /* all */
 	uint64_t nr_looked;
 	struct afar_buffer *values; /* what the vertices get */
-	char what[300], ns[AFAR_NAME_MAX + 1];
+	char what[300], ns[AFAR_NAME_MAX + 1], meet_ns[AFAR_NAME_MAX + 1];
 };
 
 static inline bool job_is_alone(const struct graph_job *job)
@@ -67,7 +67,7 @@ int job_sync(struct graph_job *job);
 
 /* Gets memory for transfers. */
 int job_alloc(struct graph_job *job, uint64_t bytes, struct afar_buffer **out);
-/* Write to the region, and read from it; all of it is over when they return. job_flush() comes before job_sync(). */
+/* Write to what the workers exchange, and read from it; all of it is over when they return. job_flush() comes before job_sync(). */
 int job_put(struct graph_job *job, uint64_t offset, struct afar_buffer *buffer, const void *data,
 	    uint64_t bytes);
 int job_get(struct graph_job *job, uint64_t offset, struct afar_buffer *buffer, void *data,

@@ -277,6 +277,10 @@ static int start_others(struct cli *cli, const struct request *request,
 		words[nr++] = "--ns";
 		words[nr++] = options->ns;
 	}
+	if (options->meet_ns) {
+		words[nr++] = "--meet";
+		words[nr++] = options->meet_ns;
+	}
 	if (request->number) {
 		words[nr++] = request->computing->has_from ? "--from" : "--steps";
 		words[nr++] = request->number;
@@ -385,11 +389,14 @@ static int graph_compute(struct cli *cli, const struct cli_command *command, int
 {
 	struct request request = {.computing = find_computing(command->name)};
 	struct graph_options options = {0};
-	struct cli_flag flags[9] = {
+	struct cli_flag flags[10] = {
 		{"o", "FILE", "write the result there (default: standard output)", &request.path},
 		{"workers", "N", "processes of this machine (default: as many as cores)",
 		 &request.job.workers},
 		{"ns", "NS", "for the mailboxes (default: that of the graph)", &options.ns},
+		{"meet", "NS",
+		 "where workers meet, in memory (default: that of the mailboxes or graph)",
+		 &options.meet_ns},
 		{"worker", "I/N", "be worker I, from 0 on, of N on several machines",
 		 &request.job.worker},
 		{"job", "NAME", "what workers on several machines meet by", &request.job.job},
@@ -398,13 +405,13 @@ static int graph_compute(struct cli *cli, const struct cli_command *command, int
 	int status;
 
 	if (request.computing->has_steps)
-		flags[5] =
+		flags[6] =
 			(struct cli_flag){"steps", "N", "how many (default 32)", &request.number};
 	if (request.computing->has_from) {
 		flags[1].help = "processes of this machine (default 1)";
-		flags[5] =
-			(struct cli_flag){"from", "V", "the vertex to begin at", &request.number};
 		flags[6] =
+			(struct cli_flag){"from", "V", "the vertex to begin at", &request.number};
+		flags[7] =
 			(struct cli_flag){"in-flight", "N", "reads at a time, of each (default 64)",
 					  &request.in_flight};
 	}
