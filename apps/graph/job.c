@@ -161,9 +161,10 @@ static int check(const struct graph_job *job)
 		return app_fail(-EINVAL,
 				"%s: worker %u of %u cannot be; there are 1 to %u, numbered from 0",
 				job->what, options->worker, options->nr_workers, TEAM_WORKERS_MAX);
-	if (options->from >= job->nr_vertices)
+	if (options->from >= job->nr_vertices || options->to >= job->nr_vertices)
 		return app_fail(-EINVAL, "%s: there is no vertex %u; its vertices are 0 to %llu",
-				options->graph, options->from,
+				options->graph,
+				options->from >= job->nr_vertices ? options->from : options->to,
 				(unsigned long long)job->nr_vertices - 1);
 	return 0;
 }
@@ -314,6 +315,8 @@ static int compute(struct graph_job *job)
 	case GRAPH_BREADTH_FIRST:
 	case GRAPH_SHORTEST:
 		return job_distances(job);
+	case GRAPH_PATH:
+		return job_path(job);
 	}
 	return -EINVAL;
 }
@@ -332,7 +335,8 @@ int graph_work(struct graph_job *job, struct graph_values *values)
 	if (ret && !job_is_alone(job))
 		team_give_up(&job->team, ret);
 	io_close(&job->io);
-	*values = (struct graph_values){.nr_looked = job->nr_looked};
+	*values = (struct graph_values){
+		.hops = job->hops, .nr_hops = job->nr_hops, .nr_looked = job->nr_looked};
 	if (ret)
 		return ret;
 	values->ranks = kind == GRAPH_PAGERANK ? afar_buffer_data(job->values) : NULL;
@@ -353,5 +357,6 @@ void graph_end(struct graph_job *job)
 	if (job->options.worker == 0)
 		team_give_back(&job->team, NULL, 0);
 	free(job->bounds);
+	free(job->hops);
 	free(job);
 }
