@@ -15,9 +15,12 @@
 #include <ompi/mca/fs/base/base.h>
 #include <ompi/mca/fs/fs.h>
 #include <opal/util/info.h>
+#include <opal/util/output.h>
 
 #define PRIORITY 90
 #define ROOT	 0
+/* mpirun --mca fs_base_verbose 10 shows which files go this way. */
+#define VERBOSITY 10
 
 /* ---- Which files are ours */
 
@@ -222,6 +225,10 @@ static int file_open(struct ompi_communicator_t *communicator, const char *filen
 	}
 	handle->f_fs_ptr = file;
 	tell_layout(handle, &opened);
+	opal_output_verbose(VERBOSITY, ompi_fs_base_framework.framework_output,
+			    "afar: rank %d: %s is inode %llu of file system %s, opened by libafar",
+			    handle->f_rank, handle->f_filename, (unsigned long long)opened.ino,
+			    opened.system);
 	if (handle->f_fh)
 		mpiio_calls_wrap(handle->f_fh, file);
 	return OMPI_SUCCESS;
