@@ -86,6 +86,7 @@ struct opened {
 	uint64_t ino;
 	uint64_t stripe_bytes;
 	uint32_t width;
+	uint32_t tier;
 };
 
 static int flags_of(int amode)
@@ -136,6 +137,7 @@ static int open_by_path(struct ompio_file_t *handle, const struct mpiio_name *na
 	opened->ino = afar_file_ino(file->file);
 	opened->stripe_bytes = stat.stripe_bytes;
 	opened->width = stat.width;
+	opened->tier = stat.tier;
 	strcpy(opened->system, name->system);
 	return 0;
 }
@@ -223,6 +225,7 @@ static int file_open(struct ompi_communicator_t *communicator, const char *filen
 			discard(file);
 		return opened.error;
 	}
+	file->is_flash = opened.tier == AFAR_TIER_FLASH;
 	handle->f_fs_ptr = file;
 	tell_layout(handle, &opened);
 	opal_output_verbose(VERBOSITY, ompi_fs_base_framework.framework_output,

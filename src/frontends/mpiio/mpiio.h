@@ -53,6 +53,7 @@ bool mpiio_name_find_mounted(const char *text, struct mpiio_name *out);
 struct mpiio_file {
 	struct mpiio_system *system;
 	struct afar_file *file;
+	bool is_flash;
 	atomic_int call_error; /* a class of MPI's errors: of the call that is under way; 0: none */
 	atomic_int lost;       /* likewise, of a write that failed; until a sync has told it */
 	mca_io_base_module_2_0_0_t ompio; /* what the MPI calls did before calls.c */
