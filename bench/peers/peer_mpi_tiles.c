@@ -21,7 +21,7 @@
 
 static int rank, nr_ranks;
 
-/* What one rank has of the file: `nr` pieces of `length` bytes, `distance` apart. */
+/* One rank's part of the file: `nr` pieces of `length` bytes, `distance` apart. */
 struct tile {
 	int nr, length;
 	MPI_Offset distance, begin;

@@ -37,8 +37,8 @@ struct afar_open_options {
  * Opens what a path leads to, from the directory `dir`, or from the root if it begins with '/'. `flags` as for
  * afar_file_open(), and O_CREAT (makes the file if it is not there), O_EXCL (with O_CREAT: fails if it is) and O_NOFOLLOW.
  * `options` may be NULL: mode 0666. No umask changes the mode. Asks the manager two or three times. `out` as of afar_file_open().
- * Errors: those of afar_fs_walk(), afar_file_open() and afar_file_create(); with O_CREAT -EISDIR if the path ends with '/', and
- * -EINVAL if its last name is a symbolic link to what is not there.
+ * Errors: those of afar_fs_walk(), afar_file_open() and afar_file_create(). With O_CREAT -EISDIR: the path ends with '/'. Likewise
+ * -EINVAL: its last name is a symbolic link to what is not there.
  */
 int afar_file_open_path(struct afar_fs *fs, const struct afar_who *who, uint64_t dir,
 			const char *path, int flags, const struct afar_open_options *options,

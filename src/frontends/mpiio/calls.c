@@ -31,8 +31,8 @@ static int end_together(struct ompi_file_t *handle, int ret)
 {
 	int error = atomic_exchange(&mpiio_file_of(handle)->call_error, MPI_SUCCESS);
 
-	error = mpiio_agree(((mca_common_ompio_data_t *)handle->f_io_selected_data)->ompio_fh.f_comm,
-			    error);
+	error = mpiio_agree(
+		((mca_common_ompio_data_t *)handle->f_io_selected_data)->ompio_fh.f_comm, error);
 	return ret != OMPI_SUCCESS ? ret : error;
 }
 
@@ -46,50 +46,48 @@ static int end_request(struct ompi_file_t *handle, int ret, struct ompi_request_
 	return ret;
 }
 
-#define PART_MEMORY(constant)                                                     \
-	constant void *data, int count, struct ompi_datatype_t *datatype
-#define OMPIO_OF(handle) mpiio_file_of(handle)->ompio
+#define PART_MEMORY(constant) constant void *data, int count, struct ompi_datatype_t *datatype
+#define OMPIO_OF(handle)      mpiio_file_of(handle)->ompio
 
 /* Each defines the functions of a form, of those that read and those that write. */
-#define DEFINE_AT(name, constant, end)                                                       \
-	static int our_##name(struct ompi_file_t *handle, MPI_Offset offset, PART_MEMORY(constant), \
-			struct ompi_status_public_t *status)                                 \
-	{                                                                                    \
-		return end(handle, OMPIO_OF(handle).io_module_file_##name(                   \
-					   handle, offset, data, count, datatype, status));  \
-	}
-#define DEFINE_HERE(name, constant, end)                                                    \
-	static int our_##name(struct ompi_file_t *handle, PART_MEMORY(constant),                  \
-			struct ompi_status_public_t *status)                                \
+#define DEFINE_AT(name, constant, end)                                                      \
+	static int our_##name(struct ompi_file_t *handle, MPI_Offset offset,                \
+			      PART_MEMORY(constant), struct ompi_status_public_t *status)   \
 	{                                                                                   \
-		return end(handle, OMPIO_OF(handle).io_module_file_##name(handle, data,     \
-									  count, datatype, \
-									  status));         \
+		return end(handle, OMPIO_OF(handle).io_module_file_##name(                  \
+					   handle, offset, data, count, datatype, status)); \
 	}
-#define DEFINE_REQUEST_AT(name, constant)                                                     \
-	static int our_##name(struct ompi_file_t *handle, MPI_Offset offset, PART_MEMORY(constant), \
-			struct ompi_request_t **request)                                      \
-	{                                                                                     \
-		return end_request(handle,                                                    \
-				   OMPIO_OF(handle).io_module_file_##name(                    \
-					   handle, offset, data, count, datatype, request),   \
-				   request);                                                  \
-	}
-#define DEFINE_REQUEST(name, constant)                                                          \
-	static int our_##name(struct ompi_file_t *handle, PART_MEMORY(constant),                      \
-			struct ompi_request_t **request)                                        \
-	{                                                                                       \
-		return end_request(handle,                                                      \
-				   OMPIO_OF(handle).io_module_file_##name(handle, data, count,  \
-									  datatype, request),   \
-				   request);                                                    \
-	}
-#define DEFINE_END(name, constant)                                                             \
-	static int our_##name(struct ompi_file_t *handle, constant void *data,                       \
-			struct ompi_status_public_t *status)                                   \
+#define DEFINE_HERE(name, constant, end)                                                       \
+	static int our_##name(struct ompi_file_t *handle, PART_MEMORY(constant),               \
+			      struct ompi_status_public_t *status)                             \
 	{                                                                                      \
-		return end_together(                                                           \
-			handle, OMPIO_OF(handle).io_module_file_##name(handle, data, status)); \
+		return end(handle, OMPIO_OF(handle).io_module_file_##name(handle, data, count, \
+									  datatype, status));  \
+	}
+#define DEFINE_REQUEST_AT(name, constant)                                                   \
+	static int our_##name(struct ompi_file_t *handle, MPI_Offset offset,                \
+			      PART_MEMORY(constant), struct ompi_request_t **request)       \
+	{                                                                                   \
+		return end_request(handle,                                                  \
+				   OMPIO_OF(handle).io_module_file_##name(                  \
+					   handle, offset, data, count, datatype, request), \
+				   request);                                                \
+	}
+#define DEFINE_REQUEST(name, constant)                                                         \
+	static int our_##name(struct ompi_file_t *handle, PART_MEMORY(constant),               \
+			      struct ompi_request_t **request)                                 \
+	{                                                                                      \
+		return end_request(handle,                                                     \
+				   OMPIO_OF(handle).io_module_file_##name(handle, data, count, \
+									  datatype, request),  \
+				   request);                                                   \
+	}
+#define DEFINE_END(name, constant)                                                                 \
+	static int our_##name(struct ompi_file_t *handle, constant void *data,                     \
+			      struct ompi_status_public_t *status)                                 \
+	{                                                                                          \
+		return end_together(handle,                                                        \
+				    OMPIO_OF(handle).io_module_file_##name(handle, data, status)); \
 	}
 
 #define NONE
@@ -134,7 +132,8 @@ static int our_set_atomicity(struct ompi_file_t *handle, int flag)
 		return OMPIO_OF(handle).io_module_file_set_atomicity(handle, flag);
 	if (ompio->f_rank == 0)
 		fprintf(stderr,
-			"afar: set atomic mode of %s: Open MPI's OMPIO has none; use MPI_File_sync, "
+			"afar: set atomic mode of %s: Open MPI's OMPIO has none; use "
+			"MPI_File_sync, "
 			"or a mount and --mca io romio321\n",
 			ompio->f_filename);
 	return MPI_ERR_UNSUPPORTED_OPERATION;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The component `fcoll`: collective reads and writes. Servers take many pieces at once, so each rank moves its own, and no rank
- * gathers them for others first. On flash, pieces of less than a block go in Open MPI's own two phases: there few ranks move
- * whole blocks for all, which otherwise would be written again for each piece.
+ * gathers them for others first. On flash, pieces of less than a block go in Open MPI's own two phases. There few ranks
+ * move whole blocks for all; otherwise a block would be written again for each piece.
  */
 #include "mpiio.h"
 
@@ -13,7 +13,7 @@
 #include <opal/mca/base/mca_base_var.h>
 
 #define PRIORITY 90
-/* That takes its part if pieces are small. */
+/* The component of Open MPI that moves small pieces. */
 #define TWO_PHASES "vulcan"
 
 /* Measured. In memory each rank's own pieces are never slower, from 64 bytes on; on flash from whole blocks on. */
@@ -51,7 +51,9 @@ static mca_fcoll_base_module_t *choose(struct ompio_file_t *handle, int count,
 				       struct ompi_datatype_t *datatype)
 {
 	const struct mpiio_file *file = handle->f_fs_ptr;
-	const size_t small = piece_bytes != 0 ? piece_bytes : file->is_flash ? FLASH_PIECE_BYTES : 0;
+	const size_t small = piece_bytes != 0 ? piece_bytes
+			     : file->is_flash ? FLASH_PIECE_BYTES
+					      : 0;
 	uint64_t piece = UINT64_MAX, least = 0;
 	MPI_Count size;
 
@@ -59,8 +61,7 @@ static mca_fcoll_base_module_t *choose(struct ompio_file_t *handle, int count,
 		return NULL;
 	if (PMPI_Type_size_x(datatype, &size) == MPI_SUCCESS)
 		piece = find_piece(handle, (size_t)count * (size_t)size);
-	if (PMPI_Allreduce(&piece, &least, 1, MPI_UINT64_T, MPI_MIN, handle->f_comm) !=
-	    MPI_SUCCESS)
+	if (PMPI_Allreduce(&piece, &least, 1, MPI_UINT64_T, MPI_MIN, handle->f_comm) != MPI_SUCCESS)
 		return NULL;
 	return least < small ? find_two_phases(handle) : NULL;
 }
@@ -70,9 +71,8 @@ static int read_all(struct ompio_file_t *handle, void *data, int count,
 {
 	const mca_fcoll_base_module_t *two_phases = choose(handle, count, datatype);
 
-	return two_phases
-		       ? two_phases->fcoll_file_read_all(handle, data, count, datatype, status)
-		       : mca_common_ompio_file_read(handle, data, count, datatype, status);
+	return two_phases ? two_phases->fcoll_file_read_all(handle, data, count, datatype, status)
+			  : mca_common_ompio_file_read(handle, data, count, datatype, status);
 }
 
 static int write_all(struct ompio_file_t *handle, const void *data, int count,
@@ -80,9 +80,8 @@ static int write_all(struct ompio_file_t *handle, const void *data, int count,
 {
 	const mca_fcoll_base_module_t *two_phases = choose(handle, count, datatype);
 
-	return two_phases
-		       ? two_phases->fcoll_file_write_all(handle, data, count, datatype, status)
-		       : mca_common_ompio_file_write(handle, data, count, datatype, status);
+	return two_phases ? two_phases->fcoll_file_write_all(handle, data, count, datatype, status)
+			  : mca_common_ompio_file_write(handle, data, count, datatype, status);
 }
 
 /* ---- The component */

@@ -78,7 +78,7 @@ static bool is_ours(const struct ompio_file_t *handle)
 
 /* ---- Opening */
 
-/* What the first rank tells the others. */
+/* The first rank tells this to the others. */
 struct opened {
 	int error; /* a class of MPI's errors */
 	int flags;
@@ -91,9 +91,7 @@ struct opened {
 
 static int flags_of(int amode)
 {
-	int flags = amode & MPI_MODE_RDWR     ? O_RDWR
-		    : amode & MPI_MODE_WRONLY ? O_WRONLY
-					      : O_RDONLY;
+	int flags = amode & MPI_MODE_RDWR ? O_RDWR : amode & MPI_MODE_WRONLY ? O_WRONLY : O_RDONLY;
 
 	if (amode & MPI_MODE_CREATE)
 		flags |= O_CREAT;
@@ -185,7 +183,7 @@ static int open_as_other(struct ompio_file_t *handle, struct mpiio_file *file,
 	return ret;
 }
 
-/* MPI_File_get_info() tells what is. What hints ask for does not change it. */
+/* MPI_File_get_info() tells what is. Hints do not change it. */
 static void tell_layout(struct ompio_file_t *handle, const struct opened *opened)
 {
 	char text[32];

@@ -38,7 +38,8 @@ void mpiio_systems_close(void);
 
 struct mpiio_name {
 	char system[AFAR_NAME_MAX + 1];
-	char path[AFAR_FILE_PATH_MAX + 1]; /* from the root of the file system, with the first '/' */
+	char path[AFAR_FILE_PATH_MAX +
+		  1];	 /* from the root of the file system, with the first '/' */
 	bool is_mounted; /* it was found as a path in a mount */
 };
 

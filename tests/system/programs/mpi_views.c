@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Does the same with two files, in random steps: views, datatypes, and calls of all forms. `mpi_views FILE REFERENCE SEED ROUNDS [BYTES]`.
- * Ends with 1, and says which step it was, if something that was read, counted or told differs. With BYTES the files are never shorter:
- * Open MPI's two phases count what lies behind the end as read, and leave anything in the memory for it.
+ * Ends with 1, and says which step it was, if something that was read, counted or told differs. With BYTES the files are never shorter.
+ * Open MPI's two phases count what lies behind the end as read.
  */
 #include <mpi.h>
 
@@ -152,7 +152,7 @@ static void move(MPI_File file, enum form form, bool is_write, MPI_Offset at, vo
 	check(error, is_write ? "write" : "read");
 }
 
-/* What both files are compared by. */
+/* Both files are compared by this. */
 struct outcome {
 	unsigned char memory[MEMORY];
 	int nr_bytes;
@@ -204,8 +204,9 @@ static void step(MPI_File files[2])
 		      "find the shared position");
 		MPI_Barrier(MPI_COMM_WORLD);
 	}
-	if (outcomes[0].nr_bytes != outcomes[1].nr_bytes || outcomes[0].bytes != outcomes[1].bytes ||
-	    outcomes[0].at != outcomes[1].at || outcomes[0].shared != outcomes[1].shared)
+	if (outcomes[0].nr_bytes != outcomes[1].nr_bytes ||
+	    outcomes[0].bytes != outcomes[1].bytes || outcomes[0].at != outcomes[1].at ||
+	    outcomes[0].shared != outcomes[1].shared)
 		fail("form %d, %s: %d bytes, size %lld, at %lld and %lld; the reference: %d, %lld, "
 		     "%lld and %lld",
 		     (int)form, is_write ? "write" : "read", outcomes[0].nr_bytes,

@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `mpi_writes FILE MIB HOW`: each rank writes so much, in turns of 1 MiB, until a call fails, and syncs. HOW: "all", together;
- * "alone"; "last", and only the last rank does not keep to the first MiB; "unsynced", likewise without a sync; "gone", and the
- * file is deleted when it is closed; "delete": only deletes it. Prints for each rank which call failed: "write", "sync" or
- * "none"; a line when the first turn is over; and one if the file's error handler is called when it is closed.
+ * `mpi_writes FILE MIB HOW`: each rank writes so much, in turns of 1 MiB, until a call fails, and syncs. HOW is one of these:
+ *
+ * all       together
+ * alone     each by itself
+ * last      the last rank does, and the others write the first MiB again and again
+ * unsynced  likewise, without a sync
+ * gone      by itself, and the file is deleted when it is closed
+ * delete    only deletes the file
+ *
+ * Prints for each rank which call failed: "write", "sync" or "none". Prints a line when the first turn is over, and one if
+ * the file's error handler is called when it is closed.
  */
 #include <mpi.h>
 
