@@ -10,6 +10,7 @@ static const struct cli_command *const groups[] = {
 	join_commands,
 	status_commands,
 	top_commands,
+	doctor_commands,
 	ns_commands,
 	region_commands,
 	volume_commands,
