@@ -47,7 +47,7 @@ static const char *const level_names[] = {
 static const char *const format_names[] = {[LOG_FORMAT_TEXT] = "text", [LOG_FORMAT_JSON] = "json"};
 #define NR_FORMATS (sizeof(format_names) / sizeof(format_names[0]))
 
-/* As a journal counts: syslog(3). */
+/* A journal counts like syslog(3). */
 static const char priorities[] = {
 	[LOG_LEVEL_NONE] = '0', [LOG_LEVEL_ERROR] = '3', [LOG_LEVEL_WARN] = '4',
 	[LOG_LEVEL_INFO] = '6', [LOG_LEVEL_DEBUG] = '7',
@@ -118,7 +118,7 @@ static int format_of_environment(void)
 								    : LOG_FORMAT_TEXT;
 }
 
-/* Whether standard error goes to the journal. A child of a service has the variable too, so only the file itself tells. */
+/* Returns whether standard error goes to the journal. A child of a service has the variable too, so only the file itself tells. */
 static int journal_of_environment(void)
 {
 	const char *text = getenv("JOURNAL_STREAM");

@@ -37,7 +37,7 @@ struct log_limit {
 	_Atomic uint64_t nr_left_out;
 };
 
-/* What a program that reads JSON finds beside the message, which tells people the same. */
+/* A program that reads JSON finds these beside the message, which tells people the same. */
 struct log_field {
 	const char *name; /* a word of ours */
 	const char *text; /* NULL: a number */

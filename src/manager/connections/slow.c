@@ -10,7 +10,7 @@
 #define SUBJECTS_MAX 16U
 #define KIND_MAX     48U
 
-/* What a request is about. */
+/* The kind of a request, and the things that it names. */
 struct slow_subject {
 	char kind[KIND_MAX];
 	struct log_field fields[SUBJECTS_MAX];

@@ -5,7 +5,7 @@
 #include "commands.h"
 
 static const struct cli_command *const groups[] = {
-	up_commands,
+	up_commands, /* help shows them in this order */
 	init_commands,
 	join_commands,
 	status_commands,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What this machine's daemons are configured to use: their keys and folders, ports, and devices. */
+/* Checks what this machine's daemons are configured to use: their keys and folders, ports, and devices. */
 #include <errno.h>
 #include <glob.h>
 #include <grp.h>

@@ -86,7 +86,7 @@ void doctor_limits(struct doctor *doctor); /* of processes: locked memory, descr
 void doctor_daemons(
 	struct doctor *doctor); /* what the daemons are configured to use: keys, ports, devices */
 void doctor_cluster(struct doctor *doctor, struct cli *cli); /* as it is seen from here */
-/* What afar_session_status() has told, between two times of this machine's clock. */
+/* Checks what afar_session_status() has told, between two times of this machine's clock. */
 void doctor_status(struct doctor *doctor, const json_t *status, int64_t before, int64_t after);
 
 /* Reads a configuration. False: it cannot be read, which is said. */

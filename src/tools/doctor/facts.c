@@ -98,7 +98,7 @@ static uint64_t limit_of_group(const struct doctor *doctor, char *group)
 	}
 }
 
-/* Of the second version; "0::/system.slice/afard.service". */
+/* The second version has one line for all: "0::/system.slice/afard.service". */
 static uint64_t group_limit(const struct doctor *doctor, const char *process)
 {
 	char name[64], text[4096], *line;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the kernel offers: the clock, TCP's congestion control, huge pages, io_uring, FUSE. */
+/* Checks what the kernel offers: the clock, TCP's congestion control, huge pages, io_uring, FUSE. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a cluster's status says about its health. All names in it come from peers. */
+/* Checks the cluster's health by its status. All names in it come from peers. */
 #include <string.h>
 
 #include "doctor.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Lines of the log as JSON: each is one object on one line that jansson, which takes nothing but
- * UTF-8, reads back, whatever bytes a stranger has put into it.
+ * Lines of the log as JSON. Each is one object on one line, whatever bytes a stranger has put into
+ * it. jansson reads it back, which takes nothing but UTF-8.
  */
 #include <errno.h>
 #include <setjmp.h>

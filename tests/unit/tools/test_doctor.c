@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What `afar doctor` makes of a cluster's status: of clocks, versions, servers and stores, each once as it should be and once not. */
+/* The findings of `afar doctor` in a cluster's status: clocks, versions, servers and stores, each once as it should be and once not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
