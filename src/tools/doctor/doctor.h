@@ -55,7 +55,7 @@ struct doctor {
 	unsigned nr_configs;
 };
 
-/* ---- Findings: cmd_doctor.c */
+/* ---- Findings: say.c */
 
 /* Says what was looked at (`check`, a word), and what was found. `remedy`: what to do; NULL: nothing. */
 __attribute__((format(printf, 5, 6))) void doctor_say(struct doctor *doctor, enum verdict verdict,
