@@ -5,11 +5,12 @@
 #include "commands.h"
 
 static const struct cli_command *const groups[] = {
-	up_commands,
+	up_commands, /* help shows them in this order */
 	init_commands,
 	join_commands,
 	status_commands,
 	top_commands,
+	doctor_commands,
 	ns_commands,
 	region_commands,
 	volume_commands,
