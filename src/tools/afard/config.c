@@ -141,6 +141,18 @@ static int set_log(struct config *config, const char *value, char problem[PROBLE
 	return 0;
 }
 
+/* Keeps HOST:PORT, or a port of this machine alone. */
+static int set_metrics(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	char text[CONFIG_TEXT_MAX];
+	uint64_t port;
+
+	if (number_parse(value, UINT16_MAX, &port) != 0)
+		return keep_address(config->metrics, sizeof(config->metrics), value, problem);
+	snprintf(text, sizeof(text), "127.0.0.1:%u", (unsigned)port);
+	return keep_address(config->metrics, sizeof(config->metrics), text, problem);
+}
+
 static int set_listen(struct config *config, const char *value, char problem[PROBLEM_MAX])
 {
 	return keep_address(config->listen, sizeof(config->listen), value, problem);
@@ -364,6 +376,9 @@ static const struct setting settings[] = {
 	{"key", "afard", "FILE",
 	 "a manager's operators (default DIR/key); a server's own (DIR/server.key)", set_key},
 	{"log", "afard", "LEVEL", "none, error, warn (default), info or debug", set_log},
+	{"metrics", "afard", "[HOST:]PORT",
+	 "show metrics and a status page there (default: not; without HOST: to this machine alone)",
+	 set_metrics},
 	{"listen", "manager", "HOST:PORT",
 	 "where the manager is reached (default 127.0.0.1:7411; port 0: any)", set_listen},
 	{"lease-ms", "manager", "N",
