@@ -150,7 +150,7 @@ static const struct field lane_fields[] = {
 /* The labels of a server, and what they point to. A server that stands for itself has none. */
 struct server_labels {
 	char id[NUMBER_BYTES], lane[NUMBER_BYTES];
-	struct metric_label labels[6];
+	struct metric_label labels[5];
 };
 
 static const struct metric_label *label_server(const Afar__Server *server, bool is_own,
@@ -163,6 +163,7 @@ static const struct metric_label *label_server(const Afar__Server *server, bool 
 	return out->labels + (is_own ? 2 : 0);
 }
 
+/* Its address may be another with each start, so it is no label. */
 static const struct metric_label *label_lane(const Afar__Server *server, bool is_own, size_t i,
 					     struct server_labels *out)
 {
@@ -171,8 +172,7 @@ static const struct metric_label *label_lane(const Afar__Server *server, bool is
 	snprintf(out->lane, sizeof(out->lane), "%zu", i);
 	out->labels[2] = (struct metric_label){"lane", out->lane};
 	out->labels[3] = (struct metric_label){"transport", server->lanes[i]->transport};
-	out->labels[4] = (struct metric_label){"address", server->lanes[i]->address};
-	out->labels[5] = (struct metric_label){0};
+	out->labels[4] = (struct metric_label){0};
 	return labels;
 }
 

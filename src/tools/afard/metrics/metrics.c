@@ -218,6 +218,17 @@ static int http_patience(struct MHD_Daemon *http)
 	return ms < 60000 ? (int)ms : 60000;
 }
 
+/* Has libmicrohttpd do all it can. It looks at the listener again only when it runs again after somebody has left. */
+static void run_http(struct metrics *metrics)
+{
+	unsigned before;
+
+	do {
+		before = metrics->nr_visitors;
+		MHD_run(metrics->http);
+	} while (metrics->nr_visitors != before);
+}
+
 static void *run(void *argument)
 {
 	struct metrics *metrics = argument;
@@ -227,9 +238,10 @@ static void *run(void *argument)
 			       {.fd = info ? info->epoll_fd : -1, .events = POLLIN}};
 
 	do {
-		const int patience = clock_remaining_ms(end_old(metrics));
+		int patience;
 
-		MHD_run(metrics->http);
+		run_http(metrics);
+		patience = clock_remaining_ms(end_old(metrics));
 		poll(fds, 2, shorter_ms(patience, http_patience(metrics->http)));
 	} while (!(fds[0].revents & POLLIN));
 	return NULL;
