@@ -131,6 +131,7 @@ struct store {
 	struct cds_list_head asking; /* struct store_keys that wait for extents to be confirmed */
 	uint64_t counted_at;	     /* on clock_ns(): when the numbers were */
 	struct log_limit errors;     /* of the device */
+	struct latency latencies[STORE_REQUESTS]; /* others read them, too */
 	bool has_ended;		     /* the last poll told of something */
 	bool is_count_due;	     /* something has ended since */
 

@@ -38,6 +38,7 @@ struct config {
 	enum role role;
 	char data[PATH_MAX]; /* folder */
 	char key[PATH_MAX];  /* file   */
+	char metrics[CONFIG_TEXT_MAX]; /* HOST:PORT */
 	char listen[CONFIG_TEXT_MAX];
 	char manager[CONFIG_TEXT_MAX + PATH_MAX]; /* HOST:PORT or a URI */
 	char name[CONFIG_TEXT_MAX];
