@@ -132,6 +132,11 @@ void do_fallocate(fuse_req_t req, fuse_ino_t node, int mode, off_t offset, off_t
 void do_lseek(fuse_req_t req, fuse_ino_t node, off_t offset, int whence,
 	      struct fuse_file_info *info);
 
+/* bypass.c */
+void do_ioctl(fuse_req_t req, fuse_ino_t node, unsigned command, void *argument,
+	      struct fuse_file_info *info, unsigned flags, const void *data, size_t size,
+	      size_t out_size);
+
 /* The kernel's request for attributes before a program reads. */
 void do_getattr_to_read(fuse_req_t req, const struct fuse_file_info *info);
 
