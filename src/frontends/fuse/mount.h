@@ -12,6 +12,7 @@
 #include <fuse_lowlevel.h>
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include <afar/file.h>
 
@@ -33,6 +34,7 @@ struct mount {
 	char *cluster;	   /* the URI that leads there from anywhere; NULL: as the options say */
 	uint64_t identity; /* of the file system */
 	bool is_another;   /* it has gone, and what has its name now is another one */
+	atomic_bool has_other_writers; /* programs that go past the mount: bypass.c */
 };
 
 static inline struct mount *mount_of(fuse_req_t req)

@@ -16,15 +16,9 @@
 
 #include "enter.h"
 #include "own.h"
+#include "processes.h"
 #include "real.h"
-
-static pid_t process;
-
-__attribute__((constructor)) static void begin(void)
-{
-	process = getpid();
-	table_begin();
-}
+#include "signals.h"
 
 /* ---- Opening */
 
@@ -123,7 +117,7 @@ static int copied(int from, int to)
 			table_set(to, 0);
 		return to;
 	}
-	if (getpid() != process || !table_set(to, (uintptr_t)held))
+	if (!process_is_own() || !table_set(to, (uintptr_t)held))
 		held_drop(held);
 	return to;
 }
@@ -202,8 +196,13 @@ static int leave(int fd)
 		table_set(fd, 0);
 		return 0;
 	}
-	if (getpid() != process) {
+	if (!process_is_own()) {
 		held_drop(held);
+		return 0;
+	}
+	/* Its file stays open, as a handler cannot close it. */
+	if (signals_in_handler()) {
+		table_set(fd, 0);
 		return 0;
 	}
 	ret = enter_flush(held);
@@ -273,7 +272,7 @@ TAKEN int fclose(FILE *stream)
 
 static int synced(int fd, int ret)
 {
-	struct held *held = own_is_inside ? NULL : table_take(fd);
+	struct held *held = own_is_inside || signals_in_handler() ? NULL : table_take(fd);
 
 	if (!held)
 		return ret;

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@
 #include "library.h"
 #include "own.h"
 #include "real.h"
+#include "signals.h"
 
 #define LARGE_BYTES   (64U << 10)
 #define NR_SMALL      16U
@@ -205,7 +207,7 @@ static struct cluster *find_cluster(int fd, const struct bypass_answer *answer)
 	cluster->next = clusters;
 	clusters = cluster;
 	if (!has_exit)
-		has_exit = atexit(enter_end) == 0;
+		has_exit = atexit(enter_end) == 0 && at_quick_exit(enter_end) == 0;
 	return cluster;
 }
 
@@ -288,7 +290,8 @@ struct held *enter(int fd, size_t length, bool is_writing)
 	uintptr_t entry = table_get(fd);
 	struct held *held;
 
-	if (entry & (ENTRY_KERNEL | ENTRY_LIBRARY) || own_is_inside || !table_is_on())
+	if (entry & (ENTRY_KERNEL | ENTRY_LIBRARY) || own_is_inside || signals_in_handler() ||
+	    !table_is_on())
 		return NULL;
 	if (!entry || entry & ENTRY_COUNT) {
 		if (length < LARGE_BYTES && entry / ENTRY_ONE + 1 < NR_SMALL) {
@@ -466,7 +469,7 @@ void enter_bar(int fd)
 	struct own own;
 	struct stat stat;
 
-	if (own_is_inside || !table_is_on())
+	if (own_is_inside || signals_in_handler() || !table_is_on())
 		return;
 	own = own_enter();
 	pthread_mutex_lock(&lock);
@@ -491,7 +494,7 @@ void enter_end(void)
 	struct own own;
 	struct cluster *cluster;
 
-	if (own_is_inside || !table_set_on(false))
+	if (own_is_inside || signals_in_handler() || !table_set_on(false))
 		return;
 	own = own_enter();
 	pthread_mutex_lock(&lock);

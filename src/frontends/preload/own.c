@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "real.h"
+#include "signals.h"
 #include "table.h"
 
 #define HIGH_MAX 16384 /* the kernel's own table is as long as the highest number */
@@ -41,6 +42,8 @@ struct own own_enter(void)
 void own_leave(const struct own *own)
 {
 	own_is_inside = own->was_inside;
+	if (!own->was_inside)
+		signals_deliver();
 	pthread_setcancelstate(own->cancel, NULL);
 	errno = own->error;
 }
