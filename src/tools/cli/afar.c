@@ -19,6 +19,7 @@ static const struct cli_command *const groups[] = {
 	files_commands,
 	mount_commands,
 	umount_commands,
+	run_commands,
 	key_commands,
 	manager_commands,
 	server_commands,
