@@ -12,8 +12,9 @@
 
 #include "base/counter.h"
 
-#define LATENCY_FIRST	10U /* the first bucket has spans below 1 << 10 ns, about a microsecond */
-#define LATENCY_BUCKETS 27U /* the last one but one ends at 1 << 35 ns, 34 s; the last has the rest */
+#define LATENCY_FIRST 10U /* the first bucket has spans below 1 << 10 ns, about a microsecond */
+#define LATENCY_BUCKETS \
+	27U /* the last one but one ends at 1 << 35 ns, 34 s; the last has the rest */
 
 struct latency {
 	struct counter counts[LATENCY_BUCKETS];

@@ -65,7 +65,7 @@ struct event {
 	enum event_kind kind;
 	void *peer;
 
-	void *call; /* EVENT_REQUEST, from here; EVENT_VIEW: for `viewed` */
+	void *call;	  /* EVENT_REQUEST, from here; EVENT_VIEW: for `viewed` */
 	uint64_t came_at; /* 0: it is not counted */
 	uint64_t session;
 	uint64_t request_id;

@@ -324,7 +324,7 @@ static void page_begin(struct fabric_pager *pager, struct fabric_paged *paged)
 		fabric_paged_ended(paged, extent->store->is_gone ? -EIO : 0);
 		return;
 	}
-	io->kind = !paged->is_write ? STORE_READ
+	io->kind = !paged->is_write    ? STORE_READ
 		   : paged->is_durable ? STORE_WRITE_DURABLE
 				       : STORE_WRITE;
 	io->begun_at = clock_ns();
@@ -354,7 +354,7 @@ struct store_syncing {
 	struct progress_message message;
 	uint64_t remembered;
 	uint64_t session, begun; /* for the log */
-	uint64_t begun_at; /* on clock_ns() */
+	uint64_t begun_at;	 /* on clock_ns() */
 };
 
 static void on_synced(struct ftl_sync *sync)

@@ -43,7 +43,7 @@ struct answers {
 	/* Of the manager: what it showed last, and when; and when it was asked last. */
 	Afar__ClusterStatus *cluster;
 	uint64_t shown_at, asked_at;
-	uint64_t stuck_since; /* it has not answered since; 0: it has */
+	uint64_t stuck_since;	/* it has not answered since; 0: it has */
 	struct kept metrics[2]; /* the older format, OpenMetrics */
 	struct kept status;
 	char health[256];
@@ -96,7 +96,9 @@ static void look(struct answers *answers)
 
 static const char *role_of(const struct answers *answers)
 {
-	return answers->manager && answers->server ? "all" : answers->manager ? "manager" : "server";
+	return answers->manager && answers->server ? "all"
+	       : answers->manager		   ? "manager"
+						   : "server";
 }
 
 static char *compose_metrics(struct answers *answers, bool is_open, size_t *length)
