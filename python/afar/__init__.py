@@ -6,9 +6,12 @@
 
 Calls block, and other threads run meanwhile. Closing an object closes what was opened through it."""
 
+import json
+
 from . import _afar, errors
-from ._afar import Attachment, Buffer, Namespace, Region
+from ._afar import Attachment, Buffer, File, Namespace, Region, Volume
 from .errors import *  # noqa: F403
+from .files import FileSystem
 
 __version__ = _afar.version
 
@@ -19,6 +22,18 @@ class Session(_afar.Session):
     def namespace(self, name):
         """Opens a namespace."""
         return Namespace(self, name)
+
+    def volume(self, name, mode="exclusive", **options):
+        """Opens a volume."""
+        return Volume(self, name, mode, **options)
+
+    def fs(self, name, **options):
+        """Opens a file system."""
+        return FileSystem(self, name, **options)
+
+    def status(self):
+        """The cluster as the manager sees it; see afar-json(5)."""
+        return json.loads(self.status_json())
 
     def buffer(self, memory):
         """Registers memory for transfers: so many bytes of new memory, or that of an array."""

@@ -50,6 +50,20 @@ int take_u64(PyObject *object, const char *name, uint64_t *out)
 	return take_unsigned(object, name, UINT64_MAX, out);
 }
 
+const char *take_text(PyObject *object)
+{
+	Py_ssize_t length;
+	const char *text = PyUnicode_Check(object) ? PyUnicode_AsUTF8AndSize(object, &length) : NULL;
+
+	if (text && strlen(text) == (size_t)length)
+		return text;
+	if (text)
+		PyErr_Format(PyExc_ValueError, "%R has a NUL in it", object);
+	else if (!PyErr_Occurred())
+		PyErr_Format(PyExc_TypeError, "a name is a str, not %R", object);
+	return NULL;
+}
+
 int convert_u64(PyObject *object, void *out)
 {
 	return !take_unsigned(object, "the number", UINT64_MAX, out);

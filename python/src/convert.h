@@ -11,6 +11,9 @@
 /* Takes an int of 0 to 2^64 - 1; `name` is for the exception. 0, or -1 with one. */
 int take_u64(PyObject *object, const char *name, uint64_t *out);
 
+/* Returns a str without NULs as the object has it, or NULL, with an exception. */
+const char *take_text(PyObject *object);
+
 /* For "O&" of PyArg_Parse…: into a uint64_t, a uint32_t, an enum afar_tier as uint32_t ("dram",
  * "flash"), or milliseconds as a uint32_t from seconds. */
 int convert_u64(PyObject *object, void *out);

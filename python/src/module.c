@@ -6,7 +6,8 @@
 #include "errors.h"
 #include "object.h"
 
-PyTypeObject *session_type, *namespace_type, *region_type, *attachment_type, *buffer_type;
+PyTypeObject *session_type, *namespace_type, *region_type, *attachment_type, *buffer_type,
+	*volume_type, *fs_type, *file_type;
 
 static struct {
 	const char *name;
@@ -18,6 +19,9 @@ static struct {
 	{"Region", &region_spec, &region_type},
 	{"Attachment", &attachment_spec, &attachment_type},
 	{"Buffer", &buffer_spec, &buffer_type},
+	{"Volume", &volume_spec, &volume_type},
+	{"FileSystem", &fs_spec, &fs_type},
+	{"File", &file_spec, &file_type},
 };
 
 /* Types and exceptions are the process's: there is one interpreter. */

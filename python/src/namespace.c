@@ -150,7 +150,7 @@ static int take_region(PyObject *argument, const char **name, uint64_t *address)
 	*name = NULL;
 	if (!PyUnicode_Check(argument))
 		return take_u64(argument, "the region's address", address);
-	*name = PyUnicode_AsUTF8AndSize(argument, NULL);
+	*name = take_text(argument);
 	return *name ? 0 : -1;
 }
 

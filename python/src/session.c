@@ -55,8 +55,8 @@ static PyObject *session_new(PyTypeObject *type, PyObject *arguments, PyObject *
 
 /* ---- About the session and its cluster ------------------------------------------------------- */
 
-/* Takes text that the library has allocated. */
-static PyObject *take_text(int ret, char *text)
+/* Makes a str of text that the library has allocated, and frees it. */
+static PyObject *give_text(int ret, char *text)
 {
 	PyObject *result;
 
@@ -78,7 +78,7 @@ static PyObject *session_status(PyObject *self, PyObject *none)
 	if (!session)
 		return NULL;
 	CALL(ret, afar_session_status(session, &text));
-	result = take_text(ret, text);
+	result = give_text(ret, text);
 	object_leave(self);
 	return result;
 }
@@ -94,7 +94,7 @@ static PyObject *session_uri(PyObject *self, PyObject *none)
 	if (!session)
 		return NULL;
 	CALL(ret, afar_session_uri(session, &text));
-	result = take_text(ret, text);
+	result = give_text(ret, text);
 	object_leave(self);
 	return result;
 }
@@ -230,8 +230,8 @@ static PyMethodDef session_methods[] = {
 		   "`regions` also those that it has.")},
 	{"namespaces", session_namespaces, METH_NOARGS,
 	 PyDoc_STR("namespaces()\n--\n\nLists them, in order of their names.")},
-	//SESSION_VOLUME_METHODS,
-	//SESSION_FS_METHODS,
+	SESSION_VOLUME_METHODS,
+	SESSION_FS_METHODS,
 	{0},
 };
 
