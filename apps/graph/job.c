@@ -50,11 +50,11 @@ static int move(struct graph_job *job, bool is_write, uint64_t offset, struct af
 
 		ret = io_wait(&job->io, &requests[i]);
 		if (!ret && is_write)
-			ret = io_write(&job->io, &requests[i], &job->team.meeting.end,
+			ret = io_write(&job->io, &requests[i], &job->team.exchange.end,
 				       offset + done, buffer, data + done, length);
 		else if (!ret)
-			ret = io_read(&job->io, &requests[i], &job->team.meeting.end, offset + done,
-				      buffer, data + done, length);
+			ret = io_read(&job->io, &requests[i], &job->team.exchange.end,
+				      offset + done, buffer, data + done, length);
 		done += length;
 		if (!ret)
 			ret = job_live(job);
@@ -80,7 +80,7 @@ int job_get(struct graph_job *job, uint64_t offset, struct afar_buffer *buffer, 
 
 int job_flush(struct graph_job *job)
 {
-	return io_flush(&job->io, &job->team.meeting.end);
+	return io_flush(&job->io, &job->team.exchange.end);
 }
 
 int job_collect(struct graph_job *job, struct afar_buffer *buffer)
@@ -104,7 +104,7 @@ int job_collect(struct graph_job *job, struct afar_buffer *buffer)
 	return ret;
 }
 
-/* ---- The region */
+/* ---- The mailboxes */
 
 static uint64_t round_up(uint64_t value)
 {
@@ -116,7 +116,7 @@ static void lay_out(const struct graph_job *job, struct mail *out)
 	const uint64_t nr = job->options.nr_workers, nr_vertices = job->nr_vertices;
 	const bool has_letters =
 		job->options.kind == GRAPH_BREADTH_FIRST || job->options.kind == GRAPH_SHORTEST;
-	uint64_t at = team_bytes(job->options.nr_workers, sizeof(struct graph_plan));
+	uint64_t at = 0;
 
 	out->words = at;
 	at += has_letters ? round_up(8 * nr * nr) : JOB_LINE * nr;
@@ -139,6 +139,7 @@ static struct team_options team_of(const struct graph_job *job)
 	return (struct team_options){
 		.what = job->what,
 		.ns = job->ns,
+		.meet_ns = job->meet_ns,
 		.job = options->job,
 		.worker = options->worker,
 		.nr_workers = options->nr_workers,
@@ -160,43 +161,26 @@ static int check(const struct graph_job *job)
 		return app_fail(-EINVAL,
 				"%s: worker %u of %u cannot be; there are 1 to %u, numbered from 0",
 				job->what, options->worker, options->nr_workers, TEAM_WORKERS_MAX);
-	if (options->from >= job->nr_vertices)
+	if (options->from >= job->nr_vertices || options->to >= job->nr_vertices)
 		return app_fail(-EINVAL, "%s: there is no vertex %u; its vertices are 0 to %llu",
-				options->graph, options->from,
+				options->graph,
+				options->from >= job->nr_vertices ? options->from : options->to,
 				(unsigned long long)job->nr_vertices - 1);
 	return 0;
 }
 
-/* Many small writes that nobody needs afterwards are not for flash. */
-static int check_namespace(const struct graph_job *job)
+static int choose_namespaces(struct graph_job *job)
 {
-	struct afar_namespace_stat stat = {.size = sizeof(stat)};
-	struct afar_namespace *ns;
-	int ret = afar_namespace_open(job->session, job->ns, &ns);
+	char graph[AFAR_NAME_MAX + 1];
+	int ret = place_namespace(job->options.graph, graph);
 
-	if (!ret) {
-		ret = afar_namespace_stat(ns, &stat);
-		afar_namespace_close(ns);
-	}
 	if (ret)
-		return app_fail_last(ret, job->what);
-	if (stat.tier != AFAR_TIER_FLASH)
+		return ret;
+	snprintf(job->ns, sizeof(job->ns), "%s", job->options.ns ? job->options.ns : graph);
+	if (job_is_alone(job))
 		return 0;
-	return app_fail(-EINVAL,
-			"%s: mailboxes cannot be in %s, which is on flash; name a namespace in "
-			"memory with --ns, or use --workers 1",
-			job->what, job->ns);
-}
-
-static int choose_namespace(struct graph_job *job)
-{
-	int ret = 0;
-
-	if (job->options.ns)
-		snprintf(job->ns, sizeof(job->ns), "%s", job->options.ns);
-	else
-		ret = place_namespace(job->options.graph, job->ns);
-	return ret || job_is_alone(job) ? ret : check_namespace(job);
+	return team_choose(job->session, job->what, job->options.meet_ns,
+			   (const char *[]){job->ns, graph}, 2, job->meet_ns);
 }
 
 static int begin(struct afar_session *session, const struct graph_options *options,
@@ -210,7 +194,7 @@ static int begin(struct afar_session *session, const struct graph_options *optio
 		return app_fail(-ENOMEM, "graph %s: out of memory", options->graph);
 	job->options = *options;
 	job->session = session;
-	job->team.meeting = (struct place){.end = {.text = "", .fd = -1}};
+	job->team.meeting = job->team.exchange = (struct place){.end = {.text = "", .fd = -1}};
 	snprintf(job->what, sizeof(job->what), "graph %.256s", options->graph);
 	ret = graph_open(session, options->graph, &job->graph);
 	if (ret)
@@ -218,7 +202,7 @@ static int begin(struct afar_session *session, const struct graph_options *optio
 	job->nr_vertices = graph_nr_vertices(job->graph);
 	ret = check(job);
 	if (!ret)
-		ret = choose_namespace(job);
+		ret = choose_namespaces(job);
 	lay_out(job, &job->mail);
 	return ret;
 }
@@ -250,7 +234,9 @@ int graph_prepare(struct afar_session *session, const struct graph_options *opti
 	};
 	team = team_of(job);
 	if (!job_is_alone(job))
-		ret = team_create(&job->team, session, &team, job->mail.bytes);
+		ret = team_create(&job->team, session, &team,
+				  team_bytes(options->nr_workers, sizeof(struct graph_plan)),
+				  job->mail.bytes);
 	return begun(out, ret);
 }
 
@@ -286,7 +272,7 @@ static int meet(struct graph_job *job)
 {
 	const struct graph_plan mine = plan_of(job);
 	struct graph_plan plan = mine;
-	int ret = job_is_alone(job) ? 0 : io_connect(&job->io, &job->team.meeting.end);
+	int ret = job_is_alone(job) ? 0 : io_connect(&job->io, &job->team.exchange.end);
 
 	if (!ret)
 		ret = io_connect(&job->io, &job->graph->place.end);
@@ -329,6 +315,8 @@ static int compute(struct graph_job *job)
 	case GRAPH_BREADTH_FIRST:
 	case GRAPH_SHORTEST:
 		return job_distances(job);
+	case GRAPH_PATH:
+		return job_path(job);
 	}
 	return -EINVAL;
 }
@@ -347,7 +335,8 @@ int graph_work(struct graph_job *job, struct graph_values *values)
 	if (ret && !job_is_alone(job))
 		team_give_up(&job->team, ret);
 	io_close(&job->io);
-	*values = (struct graph_values){.nr_looked = job->nr_looked};
+	*values = (struct graph_values){
+		.hops = job->hops, .nr_hops = job->nr_hops, .nr_looked = job->nr_looked};
 	if (ret)
 		return ret;
 	values->ranks = kind == GRAPH_PAGERANK ? afar_buffer_data(job->values) : NULL;
@@ -366,7 +355,8 @@ void graph_end(struct graph_job *job)
 		afar_buffer_unregister(job->values);
 	graph_close(job->graph);
 	if (job->options.worker == 0)
-		room_give_back(job->session, &job->team.room, 0);
+		team_give_back(&job->team, NULL, 0);
 	free(job->bounds);
+	free(job->hops);
 	free(job);
 }

@@ -235,7 +235,7 @@ static const char *environment(const char *name, const char *otherwise)
 
 static void describe_lanes(const struct cluster *cluster, char *out, size_t size)
 {
-	const char *host = environment("AFAR_TEST_HOST", "127.0.0.1");
+	const char *host = environment("AFAR_TEST_HOST", cluster->own_host);
 
 	if (cluster->lanes)
 		snprintf(out, size, "%s", cluster->lanes);

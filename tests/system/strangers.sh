@@ -7,7 +7,7 @@
 . "$(dirname "$0")/cluster.sh"
 
 start_manager
-start_daemon one --role server --data "$scratch/one" --name one --data-listen tcp:127.0.0.1:0 --flash 64M \
+start_daemon one --role server --data "$scratch/one" --name one --data-listen "tcp:$host:0" --flash 64M \
 	--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 64M
 "$AFAR" key add alice --out alice
 "$AFAR" key add bob --uid "$(id -u)" --gid "$(id -g)" --out bob
@@ -80,6 +80,7 @@ graph pagerank NAME:a
 graph components NAME:a
 graph bfs NAME:a --from 0
 graph sssp NAME:a --from 0
+graph path NAME:a --from 0 --to 1
 END
 # They name nothing of the kind (or only oneself does), or list, which is looked at below.
 others='up init join status top ns ls volume ls fs ls umount key add key ls key set key revoke manager accept-older manager check server rm store ls store add store rm
