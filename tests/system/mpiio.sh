@@ -23,6 +23,14 @@ done
 
 unset OMPI_MCA_fcoll_afar_piece_bytes
 
+# Our shared pointers, which ranks on several machines use.
+export OMPI_MCA_sharedfp_afar_priority=95
+mpi 4 "$MPI_VIEWS" afar:/fs/pointers "$scratch/views" 3 "${1:-40}" 0 ordered || fail "shared pointers: $?"
+"$AFAR" get /fs/pointers got
+same got views
+rm views got
+unset OMPI_MCA_sharedfp_afar_priority
+
 # ---- Names, and files that go
 
 "$AFAR" mkdir /fs/dir
