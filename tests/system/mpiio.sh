@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # mpiio.sh [ROUNDS]: MPI programs that know nothing of Afar. Their files are as on the machine's own file system, and errors reach every rank.
+# shellcheck disable=SC2154 # cluster.sh sets some
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 # shellcheck source=tests/system/mpis.sh
@@ -21,6 +22,14 @@ for seed in 1 2; do
 done
 
 unset OMPI_MCA_fcoll_afar_piece_bytes
+
+# Our shared pointers, which ranks on several machines use.
+export OMPI_MCA_sharedfp_afar_priority=95
+mpi 4 "$MPI_VIEWS" afar:/fs/pointers "$scratch/views" 3 "${1:-40}" 0 ordered || fail "shared pointers: $?"
+"$AFAR" get /fs/pointers got
+same got views
+rm views got
+unset OMPI_MCA_sharedfp_afar_priority
 
 # ---- Names, and files that go
 

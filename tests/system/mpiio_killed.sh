@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # mpiio_killed.sh: a server is killed under collective writes. Every rank gets an error, and none hangs.
+# shellcheck disable=SC2154 # cluster.sh sets some
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 # shellcheck source=tests/system/mpis.sh

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # mpiio_mount.sh: MPI programs name files as paths in a mount. With our components they go around the mount, and the mount shows the same.
+# shellcheck disable=SC2154 # cluster.sh sets some
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 # shellcheck source=tests/system/mpis.sh

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Does the same with two files, in random steps: views, datatypes, and calls of all forms. `mpi_views FILE REFERENCE SEED ROUNDS [BYTES]`.
+ * Does the same with two files, in random steps: views, datatypes, and calls of all forms. `mpi_views FILE REFERENCE SEED ROUNDS [BYTES [ordered]]`.
  * Ends with 1, and says which step it was, if something that was read, counted or told differs. With BYTES the files are never shorter.
- * Open MPI's two phases count what lies behind the end as read.
+ * Open MPI's two phases count what lies behind the end as read. With "ordered" all calls go by the shared pointer.
  */
 #include <mpi.h>
 
@@ -20,6 +20,7 @@
 
 static int rank, nr_ranks;
 static unsigned long step_number;
+static bool is_ordered;
 static uint64_t state;
 
 /* All ranks draw alike. */
@@ -144,9 +145,18 @@ static void move(MPI_File file, enum form form, bool is_write, MPI_Offset at, vo
 		error = is_write ? MPI_File_write_at_all_end(file, data, status)
 				 : MPI_File_read_at_all_end(file, data, status);
 		break;
-	default:
+	case ORDERED:
+		check(MPI_File_seek_shared(file, at, MPI_SEEK_SET), "seek");
+		error = is_write ? MPI_File_write_ordered_begin(file, data, count, type)
+				 : MPI_File_read_ordered_begin(file, data, count, type);
+		check(error, "begin an ordered call");
+		error = is_write ? MPI_File_write_ordered_end(file, data, status)
+				 : MPI_File_read_ordered_end(file, data, status);
+		check(error, "end an ordered call");
 		error = is_write ? MPI_File_write_ordered(file, data, count, type, status)
 				 : MPI_File_read_ordered(file, data, count, type, status);
+		break;
+	default:
 		break;
 	}
 	check(error, is_write ? "write" : "read");
@@ -171,7 +181,7 @@ static void step(MPI_File files[2])
 {
 	static struct outcome outcomes[2];
 	const bool is_write = draw(5) < 3 || step_number == 0;
-	enum form form = (enum form)draw(NR_FORMS);
+	enum form form = is_ordered ? ORDERED : (enum form)draw(NR_FORMS);
 	/* OMPIO divides by zero in requests of nothing. */
 	int nr = 1 + (int)draw(draw(3) ? 64 : ETYPES_MAX), count;
 	MPI_Offset at = (MPI_Offset)draw(500);
@@ -230,10 +240,11 @@ int main(int argc, char **argv)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &nr_ranks);
 	if (argc < 5)
-		fail("usage: mpi_views FILE REFERENCE SEED ROUNDS [BYTES]");
+		fail("usage: mpi_views FILE REFERENCE SEED ROUNDS [BYTES [ordered]]");
 	state = strtoull(argv[3], NULL, 0);
 	rounds = strtoul(argv[4], NULL, 0);
 	least = argc > 5 ? atoi(argv[5]) : 0;
+	is_ordered = argc > 6;
 	for (int i = 0; i < 2; i++)
 		check(MPI_File_open(MPI_COMM_WORLD, argv[1 + i], MPI_MODE_CREATE | MPI_MODE_RDWR,
 				    MPI_INFO_NULL, &files[i]),
