@@ -41,11 +41,12 @@ struct own own_enter(void)
 
 void own_leave(const struct own *own)
 {
-	own_is_inside = own->was_inside;
-	if (!own->was_inside)
-		signals_deliver();
 	pthread_setcancelstate(own->cancel, NULL);
 	errno = own->error;
+	own_is_inside = own->was_inside;
+	/* A handler may jump away. */
+	if (!own->was_inside)
+		signals_deliver();
 }
 
 /* ---- Descriptors */
