@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * read(2), write(2) and their kin, which the program calls instead of the C library's. Arguments that the kernel would refuse go to the
- * kernel. The kernel keeps the offset of a descriptor: a transfer without an offset first moves it on, so others that share it,
- * in this process or another one, get what follows. What was not moved is taken back.
+ * kernel. The kernel keeps the offset of a descriptor. A transfer without an offset first moves it on. So others that share it,
+ * in this process or another one, get what follows. Then it takes back what it could not move.
  *
  * A bad address ends the program with SIGSEGV where the kernel would answer EFAULT.
  */

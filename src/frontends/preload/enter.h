@@ -23,7 +23,7 @@ bool enter(int fd, size_t length, bool is_writing, struct way *out);
 bool enter_if_held(int fd, struct way *out);
 void enter_leave(const struct way *way);
 
-/* What a transfer returns beyond the number of bytes. */
+/* A transfer returns the number of bytes, or one of these. */
 #define ENTER_KERNEL (-1) /* the kernel is to carry it out, also all later ones */
 #define ENTER_ERROR  (-2) /* it fails with EIO */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See signals.h. Each handler that the program sets is called by ours. While the thread is inside of libafar, where locks are held, we keep
- * the signal, and send it again on the way out; the kernel does so, too, while a mount is asked. Faults are the program's at once.
+ * See signals.h. Our handler calls the program's. While the thread is inside of libafar, where locks are held, it keeps
+ * the signal instead, and sends it again on the way out. The kernel does so, too, while a mount is asked. Faults are the program's at once.
  *
  * Owns the handlers' addresses. The child of a vfork() shares them: there they change only if it sets a handler.
  */

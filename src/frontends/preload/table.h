@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is known of each descriptor of the process. Lookups take no lock, and memory is mapped, never allocated: any call may come
+ * A table of what is known of each descriptor of the process. Lookups take no lock, and memory is mapped, never allocated: any call may come
  * from an allocator or a signal handler.
  *
  * A forked child finds an empty table, which stays so: all of its calls go to the kernel.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * preload_calls MOUNT PID: calls that Python has not, under `afar run`: other names of reading and writing, signal handlers that write or jump
- * away, cancelled threads, vfork(). PID is the mount's, which must have little to do. Run by preload.sh.
+ * preload_calls MOUNT PID: makes calls that Python has not, under `afar run`. These are other names of reading and writing, signal
+ * handlers that write or jump away, cancelled threads, and vfork(). PID is the mount's, which must have little to do. Run by preload.sh.
  */
 #undef _FILE_OFFSET_BITS
 #undef _FORTIFY_SOURCE
@@ -94,7 +94,6 @@ static void try_names(void)
 static volatile sig_atomic_t nr_handled;
 static sigjmp_buf away;
 
-/* The kernel may cut a write of ours short, as it knows no end of the device. */
 static void write_record(int number, siginfo_t *info, void *context)
 {
 	char record[RECORD];
