@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # preload.sh WHAT: programs that know nothing of Afar, under `afar run`, on a mount: the same bytes, and large ones past the mount.
-# WHAT: programs, or a part of preload.py.
+# WHAT: programs, calls, or a part of preload.py.
 # shellcheck disable=SC2154 # cluster.sh and mounts.sh set some
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/system/cluster.sh
@@ -15,9 +15,28 @@ start_cluster
 "$AFAR" fs create f --mode 777
 start_mount m f
 
+# try PART: of preload.py.
+try() {
+	timeout $((200 * slowness)) "$AFAR" run python3 -B "$here/preload.py" "$1" m local "$(pid_of m)" 2>said || fail "$1: $(tail -n 20 said)"
+	[ ! -s said ] || fail "$1 said: $(cat said)"
+}
+
+# All that it has opened is closed again, also when a program ends by _exit(), or becomes another one.
+nobody_has() {
+	rm -f m/* || fail "rm: $1"
+	eventually has_sessions "$sessions"
+}
+
 if [ "$1" != programs ]; then
-	timeout $((200 * slowness)) "$AFAR" run python3 -B "$here/preload.py" "$1" m local "$(pid_of m)" 2>preload.said || fail "$1: $(tail -n 20 preload.said)"
-	[ ! -s preload.said ] || fail "$1 said: $(cat preload.said)"
+	sessions=$(nr_sessions)
+	parts=$1
+	[ "$1" != calls ] || parts='past refusals random mapped streams append threads processes descriptors'
+	for part in $parts; do
+		try "$part"
+		nobody_has "$part"
+	done
+	[ "$1" != calls ] || timeout $((200 * slowness)) "$AFAR" run "$PRELOAD_CALLS" m "$(pid_of m)" || fail "the calls of C"
+	nobody_has 'the calls of C'
 	end_mount m
 	still_works
 	exit

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * read(2), write(2) and their kin, which the program calls instead of the C library's. Arguments that the kernel would refuse go to the
- * kernel. The kernel keeps the offset of a descriptor: a transfer without an offset first moves it on, so others that share it,
- * in this process or another one, get what follows. What was not moved is taken back.
+ * kernel. The kernel keeps the offset of a descriptor. A transfer without an offset first moves it on. So others that share it,
+ * in this process or another one, get what follows. Then it takes back what it could not move.
  *
  * A bad address ends the program with SIGSEGV where the kernel would answer EFAULT.
  */
@@ -18,8 +18,6 @@
 #define KERNEL_MAX 0x7ffff000U /* as much as the kernel moves at once */
 #define HERE	   (-1)	       /* at the descriptor's own offset */
 
-typedef ssize_t (*transfer)(struct held *held, const struct iovec *iov, int nr, uint64_t offset);
-
 /* Returns what the pieces are together; 0: nothing, or what the kernel is to judge. */
 static size_t length_of(const struct iovec *iov, int nr)
 {
@@ -33,23 +31,19 @@ static size_t length_of(const struct iovec *iov, int nr)
 	return length;
 }
 
+/* Both leave errno to enter_leave(). */
 /* Moves the offset on by `length`. Returns where it was; -1: it cannot be. */
 static off_t claim(int fd, size_t length)
 {
-	const int error = errno;
 	const off_t after = lseek(fd, (off_t)length, SEEK_CUR);
 
-	errno = error;
 	return after < 0 ? -1 : after - (off_t)length;
 }
 
 static void take_back(int fd, size_t length)
 {
-	const int error = errno;
-
 	if (length)
 		lseek(fd, -(off_t)length, SEEK_CUR);
-	errno = error;
 }
 
 /* Returns whether it was carried out, with what the call returns in `*ret`. */
@@ -58,29 +52,25 @@ static bool move(int fd, const struct iovec *iov, int nr, off_t offset, bool is_
 {
 	const size_t length = length_of(iov, nr);
 	const bool is_here = offset == HERE;
-	struct held *held;
+	struct way way;
+	ssize_t moved;
 
 	if (!length || offset < HERE || offset > INT64_MAX - (int64_t)KERNEL_MAX)
 		return false;
-	held = enter(fd, length, is_writing);
-	if (!held)
+	if (!enter(fd, length, is_writing, &way))
 		return false;
 	if (is_here)
 		offset = claim(fd, length);
-	if (offset < 0) {
-		held_drop(held);
+	moved = offset < 0 ? ENTER_KERNEL
+			   : (is_writing ? enter_write : enter_read)(way.held, iov, nr, (uint64_t)offset);
+	if (is_here && offset >= 0 && moved < (ssize_t)length)
+		take_back(fd, moved > 0 ? length - (size_t)moved : length);
+	enter_leave(&way);
+	if (moved == ENTER_KERNEL)
 		return false;
-	}
-	*ret = (is_writing ? enter_write : enter_read)(held, iov, nr, (uint64_t)offset);
-	held_drop(held);
-	if (is_here && *ret < (ssize_t)length)
-		take_back(fd, *ret > 0 ? length - (size_t)*ret : length);
-	if (*ret == ENTER_KERNEL)
-		return false;
-	if (*ret == ENTER_ERROR) {
+	if (moved == ENTER_ERROR)
 		errno = EIO;
-		*ret = -1;
-	}
+	*ret = moved == ENTER_ERROR ? -1 : moved;
 	return true;
 }
 

@@ -105,20 +105,23 @@ TAKEN int __openat64_2(int dir, const char *path, int flags)
 /* The new number means what the old one does. A file that nobody has decided on is decided on for each. */
 static int copied(int from, int to)
 {
-	struct held *held;
+	struct way way;
 
 	if (own_is_inside)
 		return own_move(to);
 	if (to < 0 || from == to)
 		return to;
-	held = table_take(from);
-	if (!held) {
+	if (!enter_if_held(from, &way)) {
 		if (table_get(to))
 			table_set(to, 0);
 		return to;
 	}
-	if (!process_is_own() || !table_set(to, (uintptr_t)held))
-		held_drop(held);
+	if (process_is_own()) {
+		held_keep(way.held);
+		if (!table_set(to, (uintptr_t)way.held))
+			held_drop(way.held);
+	}
+	enter_leave(&way);
 	return to;
 }
 
@@ -179,35 +182,24 @@ TAKEN int fcntl64(int fd, int command, ...)
 
 /* ---- Closing */
 
-/* Others see size and times when it returns. Returns 0, or -1 with errno. */
+/* Others see size and times when it returns. Returns 0, or -1 with errno. A handler cannot close a file, which then stays open. */
 static int leave(int fd)
 {
-	struct held *held;
-	int ret;
+	const uintptr_t entry = table_get(fd);
+	struct way way;
+	int ret = 0;
 
-	if (!table_get(fd))
+	if (!entry)
 		return 0;
-	if (own_is_inside) {
+	if (!enter_if_held(fd, &way)) {
+		table_forget(fd);
+		return 0;
+	}
+	if (process_is_own()) {
+		ret = enter_flush(way.held);
 		table_set(fd, 0);
-		return 0;
 	}
-	held = table_take(fd);
-	if (!held) {
-		table_set(fd, 0);
-		return 0;
-	}
-	if (!process_is_own()) {
-		held_drop(held);
-		return 0;
-	}
-	/* Its file stays open, as a handler cannot close it. */
-	if (signals_in_handler()) {
-		table_set(fd, 0);
-		return 0;
-	}
-	ret = enter_flush(held);
-	table_set(fd, 0);
-	held_drop(held);
+	enter_leave(&way);
 	if (ret)
 		errno = EIO;
 	return ret ? -1 : 0;
@@ -272,16 +264,17 @@ TAKEN int fclose(FILE *stream)
 
 static int synced(int fd, int ret)
 {
-	struct held *held = own_is_inside || signals_in_handler() ? NULL : table_take(fd);
+	struct way way;
+	int ours;
 
-	if (!held)
+	if (!enter_if_held(fd, &way))
 		return ret;
-	if (enter_sync(held) && !ret) {
-		errno = EIO;
-		ret = -1;
-	}
-	held_drop(held);
-	return ret;
+	ours = enter_sync(way.held);
+	enter_leave(&way);
+	if (!ours || ret)
+		return ret;
+	errno = EIO;
+	return -1;
 }
 
 /* Others may have written through the mount. */

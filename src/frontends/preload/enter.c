@@ -27,15 +27,15 @@
 #include "real.h"
 #include "signals.h"
 
-#define LARGE_BYTES (64U << 10)
-#define NR_SMALL    16U
-#define DEVICES_MAX 64U
-#define BARRED_MAX  4096U
-#define VECTORS_MAX 64
-#define END_WAIT_MS 1000
-#define PAUSE_NS    100000
-#define IS_MOUNT    1
-#define IS_NO_MOUNT 2
+#define LARGE_BYTES   (64U << 10)
+#define NR_SMALL      16U
+#define DEVICES_MAX   64U
+#define BARRED_MAX    4096U
+#define VECTORS_MAX   64
+#define END_WAIT_MS   1000
+#define PAUSE_NS      100000
+#define IS_MOUNT      1
+#define IS_NO_MOUNT   2
 
 struct cluster {
 	struct cluster *next;
@@ -223,8 +223,7 @@ static struct held *open_held(int fd, int flags, const struct stat *stat,
 	if (!cluster) {
 		for (unsigned i = 0; i < nr_devices; i++)
 			if (devices[i].device == stat->st_dev)
-				devices[i].is =
-					IS_NO_MOUNT; /* it would fail again, and take as long */
+				devices[i].is = IS_NO_MOUNT; /* it would fail again, and take as long */
 		return NULL;
 	}
 	held = held_new();
@@ -286,28 +285,47 @@ static void decide_for(int fd, uintptr_t entry)
 	own_leave(&own);
 }
 
-struct held *enter(int fd, size_t length, bool is_writing)
+/* Within, the thread has to be inside: a handler that jumps away would keep the held. */
+bool enter_if_held(int fd, struct way *out)
+{
+	if (own_is_inside || signals_in_handler())
+		return false;
+	pthread_testcancel(); /* as the kernel's calls do; inside nobody may cancel */
+	out->own = own_enter();
+	out->held = table_take(fd);
+	if (out->held)
+		return true;
+	own_leave(&out->own);
+	return false;
+}
+
+void enter_leave(const struct way *way)
+{
+	held_drop(way->held);
+	own_leave(&way->own);
+}
+
+bool enter(int fd, size_t length, bool is_writing, struct way *out)
 {
 	uintptr_t entry = table_get(fd);
-	struct held *held;
 
 	if (entry & (ENTRY_KERNEL | ENTRY_LIBRARY) || own_is_inside || signals_in_handler() ||
 	    !table_is_on())
-		return NULL;
+		return false;
 	if (!entry || entry & ENTRY_COUNT) {
 		if (length < LARGE_BYTES && entry / ENTRY_ONE + 1 < NR_SMALL) {
 			table_replace(fd, entry, (entry + ENTRY_ONE) | ENTRY_COUNT);
-			return NULL;
+			return false;
 		}
 		decide_for(fd, entry);
 	}
-	held = table_take(fd);
-	if (held &&
-	    (held->is_over || (held->flags & O_ACCMODE) == (is_writing ? O_RDONLY : O_WRONLY))) {
-		held_drop(held);
-		return NULL;
-	}
-	return held;
+	if (!enter_if_held(fd, out))
+		return false;
+	if (!out->held->is_over && (out->held->flags & O_ACCMODE) !=
+					   (is_writing ? O_RDONLY : O_WRONLY))
+		return true;
+	enter_leave(out);
+	return false;
 }
 
 /* ---- Transfers */
@@ -348,14 +366,12 @@ static ssize_t move_batches(struct held *held, move_many move, const struct iove
 /* Whatever is wrong, the mount says it as it is, or waits. */
 ssize_t enter_read(struct held *held, const struct iovec *iov, int nr, uint64_t offset)
 {
-	struct own own = own_enter();
 	ssize_t ret;
 
 	if (nr == 1)
 		ret = library.afar_file_pread(held->file, iov->iov_base, iov->iov_len, offset);
 	else
 		ret = move_batches(held, library.afar_file_readx, iov, nr, offset);
-	own_leave(&own);
 	if (ret >= 0)
 		return ret;
 	held->is_over = true;
@@ -381,7 +397,6 @@ static bool has_done_nothing(ssize_t error)
 
 ssize_t enter_write(struct held *held, const struct iovec *iov, int nr, uint64_t offset)
 {
-	struct own own = own_enter();
 	ssize_t ret;
 
 	held->is_written = true;
@@ -389,30 +404,20 @@ ssize_t enter_write(struct held *held, const struct iovec *iov, int nr, uint64_t
 		ret = library.afar_file_pwrite(held->file, iov->iov_base, iov->iov_len, offset);
 	else
 		ret = move_batches(held, library.afar_file_writex, iov, nr, offset);
-	own_leave(&own);
 	if (ret >= 0)
 		return ret;
 	held->is_over = true;
 	return has_done_nothing(ret) ? ENTER_KERNEL : ENTER_ERROR;
 }
 
-static int call_file(struct held *held, int (*call)(struct afar_file *file))
-{
-	struct own own = own_enter();
-	const int ret = call(held->file);
-
-	own_leave(&own);
-	return ret ? ENTER_ERROR : 0;
-}
-
 int enter_sync(struct held *held)
 {
-	return held->is_written ? call_file(held, library.afar_file_sync) : 0;
+	return held->is_written && library.afar_file_sync(held->file) ? ENTER_ERROR : 0;
 }
 
 int enter_flush(struct held *held)
 {
-	return held->is_written ? call_file(held, library.afar_file_flush) : 0;
+	return held->is_written && library.afar_file_flush(held->file) ? ENTER_ERROR : 0;
 }
 
 /* A file that was written is closed at once: the next who opens it would wait for that. */

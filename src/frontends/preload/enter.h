@@ -8,12 +8,22 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "own.h"
 #include "table.h"
 
-/* Returns what a call that moves `length` bytes goes on with, for the caller until held_drop(). NULL: the kernel. May open a session. */
-struct held *enter(int fd, size_t length, bool is_writing);
+/* A call that goes past the mount. */
+struct way {
+	struct held *held;
+	struct own own;
+};
 
-/* What a transfer returns beyond the number of bytes. */
+/* Begins one that moves `length` bytes. From then on to enter_leave() the thread is inside. False: the kernel carries it out. May open a session. */
+bool enter(int fd, size_t length, bool is_writing, struct way *out);
+/* Begins one that moves nothing: false as well if the descriptor has no file. */
+bool enter_if_held(int fd, struct way *out);
+void enter_leave(const struct way *way);
+
+/* A transfer returns the number of bytes, or one of these. */
 #define ENTER_KERNEL (-1) /* the kernel is to carry it out, also all later ones */
 #define ENTER_ERROR  (-2) /* it fails with EIO */
 

@@ -10,8 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -41,11 +39,12 @@ struct own own_enter(void)
 
 void own_leave(const struct own *own)
 {
-	own_is_inside = own->was_inside;
-	if (!own->was_inside)
-		signals_deliver();
 	pthread_setcancelstate(own->cancel, NULL);
 	errno = own->error;
+	own_is_inside = own->was_inside;
+	/* A handler may jump away. */
+	if (!own->was_inside)
+		signals_deliver();
 }
 
 /* ---- Descriptors */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whose process this is. */
+/* Tells a process from the child of a vfork(). */
 #ifndef PRELOAD_PROCESSES_H
 #define PRELOAD_PROCESSES_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * See signals.h. Each handler that the program sets is called by ours. While the thread is inside of libafar, where locks are held, we keep
- * the signal, and send it again on the way out; the kernel does so, too, while a mount is asked. Faults are the program's at once.
+ * See signals.h. Our handler calls the program's. While the thread is inside of libafar, where locks are held, it keeps
+ * the signal instead, and sends it again on the way out. The kernel does so, too, while a mount is asked. Faults are the program's at once.
  *
  * Owns the handlers' addresses. The child of a vfork() shares them: there they change only if it sets a handler.
  */
@@ -18,7 +18,7 @@
 #include "own.h"
 #include "real.h"
 
-#define KEPT_MAX 8 /* signals; those beyond are handled at once */
+#define KEPT_MAX 16 /* signals; those beyond are handled at once */
 
 /* A handler's address, with these in bits that no address has. */
 #define WITH_INFO UINT64_C(0x8000000000000000)
@@ -28,7 +28,8 @@ typedef void (*with_info)(int number, siginfo_t *info, void *context);
 
 static atomic_ullong handlers[NSIG];
 
-static _Thread_local unsigned depth __attribute__((tls_model("initial-exec")));
+/* Where the outermost handler has been called from; NULL: none. */
+static _Thread_local char *frame __attribute__((tls_model("initial-exec")));
 static _Thread_local atomic_uint nr_kept __attribute__((tls_model("initial-exec")));
 static _Thread_local struct {
 	int number;
@@ -37,7 +38,10 @@ static _Thread_local struct {
 
 bool signals_in_handler(void)
 {
-	return depth != 0;
+	/* Stacks grow down. A frame at that place or above it is of a thread that has jumped out. */
+	if (frame && (char *)__builtin_frame_address(0) >= frame)
+		frame = NULL;
+	return frame != NULL;
 }
 
 static bool is_fault(int number)
@@ -48,8 +52,13 @@ static bool is_fault(int number)
 
 static bool keep(int number, const siginfo_t *info)
 {
-	const unsigned at = atomic_fetch_add_explicit(&nr_kept, 1, memory_order_relaxed);
+	unsigned at = atomic_load_explicit(&nr_kept, memory_order_relaxed);
 
+	/* Those of old are pending once, however often they come. */
+	for (unsigned i = 0; number < SIGRTMIN && i < at && i < KEPT_MAX; i++)
+		if (kept[i].number == number)
+			return true;
+	at = atomic_fetch_add_explicit(&nr_kept, 1, memory_order_relaxed);
 	if (at >= KEPT_MAX)
 		return false;
 	kept[at].number = number;
@@ -61,15 +70,18 @@ static void handle(int number, siginfo_t *info, void *context)
 {
 	const unsigned long long handler = handlers[number];
 	const uintptr_t address = (uintptr_t)(handler & ~(WITH_INFO | ONCE));
+	const bool was_in = signals_in_handler();
 
 	if (own_is_inside && !is_fault(number) && !(handler & ONCE) && keep(number, info))
 		return;
-	depth++;
+	if (!was_in)
+		frame = __builtin_frame_address(0);
 	if (handler & WITH_INFO)
 		((with_info)address)(number, info, context);
 	else
 		((void (*)(int))address)(number);
-	depth--;
+	if (!was_in)
+		frame = NULL;
 }
 
 void signals_deliver(void)

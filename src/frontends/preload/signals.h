@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* Returns whether this thread runs a handler. One that jumps out of a handler is taken to be in it from then on. */
+/* Returns whether this thread runs a handler. */
 bool signals_in_handler(void);
 /* Has the handlers run whose signals came while the thread was inside. */
 void signals_deliver(void);

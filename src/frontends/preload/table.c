@@ -122,6 +122,14 @@ bool table_set(int fd, uintptr_t value)
 	return true;
 }
 
+void table_forget(int fd)
+{
+	atomic_uintptr_t *entry = entry_of(fd);
+
+	if (entry)
+		atomic_store(entry, 0);
+}
+
 bool table_replace(int fd, uintptr_t expected, uintptr_t value)
 {
 	atomic_uintptr_t *entry = make_entry(fd);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What is known of each descriptor of the process. Lookups take no lock, and memory is mapped, never allocated: any call may come
+ * A table of what is known of each descriptor of the process. Lookups take no lock, and memory is mapped, never allocated: any call may come
  * from an allocator or a signal handler.
  *
  * A forked child finds an empty table, which stays so: all of its calls go to the kernel.
@@ -46,6 +46,8 @@ uintptr_t table_get(int fd);
 /* Both drop a held that the entry had. Return false if there is no room; false as well if the entry is not `expected`. */
 bool table_set(int fd, uintptr_t entry);
 bool table_replace(int fd, uintptr_t expected, uintptr_t entry);
+/* Makes it 0, and drops nothing. */
+void table_forget(int fd);
 /* Returns the highest descriptor that may have an entry, plus 1. */
 int table_end(void);
 

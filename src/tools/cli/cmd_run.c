@@ -66,7 +66,7 @@ static int run(struct cli *cli, const struct cli_command *command, int argc, cha
 	ret = set_environment(argv[at], library);
 	if (ret)
 		return ret;
-	/* As a program expects them; cli_begin() has changed them for this one. */
+	/* cli_begin() has changed them for this program; others expect these. */
 	signal(SIGPIPE, SIG_DFL);
 	signal(SIGXFSZ, SIG_DFL);
 	execvp(argv[at], argv + at);
