@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Counts spans by powers of two of nanoseconds, and sums them: a quarter of a KiB for what daemons show of themselves
- * (histogram.h is finer, and eight times as large). Header-only.
+ * Counts spans by powers of two of nanoseconds, and sums them. Daemons show such counts of themselves. It takes a quarter
+ * of a KiB; histogram.h is finer, and eight times as large. Header-only.
  *
  * One thread adds at a time. Others may read meanwhile, and see each count as it was a moment ago.
  */
@@ -12,8 +12,9 @@
 
 #include "base/counter.h"
 
-#define LATENCY_FIRST	10U /* the first bucket has spans below 1 << 10 ns, about a microsecond */
-#define LATENCY_BUCKETS 27U /* the last one but one ends at 1 << 35 ns, 34 s; the last has the rest */
+#define LATENCY_FIRST 10U /* the first bucket has spans below 1 << 10 ns, about a microsecond */
+#define LATENCY_BUCKETS \
+	27U /* the last one but one ends at 1 << 35 ns, 34 s; the last has the rest */
 
 struct latency {
 	struct counter counts[LATENCY_BUCKETS];

@@ -77,8 +77,8 @@ static json_t *lane_to_json(const Afar__Lane *lane, bool is_chosen, bool is_up,
 }
 
 /* Those to the server's DRAM, which come first. Each store tells of its own. */
-static json_t *lanes_to_json(const struct status_chooser *chooser, const Afar__Server *server, bool is_up,
-			     const Afar__ServerReport *report)
+static json_t *lanes_to_json(const struct status_chooser *chooser, const Afar__Server *server,
+			     bool is_up, const Afar__ServerReport *report)
 {
 	static const Afar__LaneReport no_report = AFAR__LANE_REPORT__INIT;
 	const char *chosen = choose(chooser, server, 0);
@@ -95,7 +95,8 @@ static json_t *lanes_to_json(const struct status_chooser *chooser, const Afar__S
 	return lanes;
 }
 
-static json_t *server_to_json(const struct status_chooser *chooser, const Afar__ServerStatus *status)
+static json_t *server_to_json(const struct status_chooser *chooser,
+			      const Afar__ServerStatus *status)
 {
 	static const Afar__Server no_server = AFAR__SERVER__INIT;
 	static const Afar__ServerReport no_report = AFAR__SERVER_REPORT__INIT;
@@ -234,8 +235,8 @@ static void add_store_report(json_t *out, const Afar__StoreReport *report)
 	add_store_work(out, report);
 }
 
-static json_t *store_to_json(const struct status_chooser *chooser, const Afar__ClusterStatus *status,
-			     const Afar__StoreStatus *store)
+static json_t *store_to_json(const struct status_chooser *chooser,
+			     const Afar__ClusterStatus *status, const Afar__StoreStatus *store)
 {
 	const char *address = store->is_up ? store_address(status, store) : NULL;
 	const char *transport = store->is_up ? choose_transport_to(chooser, status, store) : NULL;
@@ -261,7 +262,8 @@ static json_t *store_to_json(const struct status_chooser *chooser, const Afar__C
 	return out;
 }
 
-static json_t *stores_to_json(const struct status_chooser *chooser, const Afar__ClusterStatus *status)
+static json_t *stores_to_json(const struct status_chooser *chooser,
+			      const Afar__ClusterStatus *status)
 {
 	json_t *stores = json_array();
 

@@ -67,10 +67,11 @@ static void add_server(struct view *view, struct server *server)
 	view->server.incarnation = server->incarnation.number;
 	view->server.lanes = view->lane_pointers;
 	for (unsigned i = 0; i < lanes_nr(server->lanes); i++)
-		add_lane(view, lanes_transport(server->lanes, i), lanes_address(server->lanes, i), 0);
+		add_lane(view, lanes_transport(server->lanes, i), lanes_address(server->lanes, i),
+			 0);
 }
 
-/* What a store says of itself, with the stores' lock held. */
+/* Takes what a store says of itself, with the stores' lock held. */
 static void fill_stored(struct view *view, size_t i, const struct store *store)
 {
 	struct stored *stored = &view->stores[i];

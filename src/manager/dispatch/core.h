@@ -63,7 +63,7 @@ struct event {
 	enum event_kind kind;
 	void *peer;
 
-	void *call; /* EVENT_REQUEST, from here; EVENT_VIEW: for `viewed` */
+	void *call;	  /* EVENT_REQUEST, from here; EVENT_VIEW: for `viewed` */
 	uint64_t came_at; /* 0: it is not counted */
 	uint64_t session;
 	uint64_t request_id;
@@ -133,7 +133,7 @@ bool core_can_overtake(const struct event *event, const struct event *earlier);
  * thread; between the two, one thread at a time may call core_answer(). */
 void core_set_lend(struct core *core, void (*lend)(void *argument, bool is_lent), void *argument);
 
-/* What it has counted. Any thread may read it. */
+/* Returns its counts. Any thread may read them. */
 const struct manager_counts *core_counts(const struct core *core);
 
 /* When core_run() is needed next, even if no event comes. UINT64_MAX: never, 0: now. */

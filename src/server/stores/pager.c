@@ -317,7 +317,7 @@ static void page_begin(struct fabric_pager *pager, struct fabric_paged *paged)
 		fabric_paged_ended(paged, extent->store->is_gone ? -EIO : 0);
 		return;
 	}
-	io->kind = !paged->is_write ? STORE_READ
+	io->kind = !paged->is_write    ? STORE_READ
 		   : paged->is_durable ? STORE_WRITE_DURABLE
 				       : STORE_WRITE;
 	io->begun_at = clock_ns();

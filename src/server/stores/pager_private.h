@@ -39,7 +39,7 @@ struct page_io {
 	unsigned nr_at_layer; /* requests */
 	int status;
 	enum store_request kind;
-	uint64_t begun_at; /* on clock_ns() */
+	uint64_t begun_at;		    /* on clock_ns() */
 	void (*finish)(struct page_io *io); /* called when all parts have ended */
 	uint64_t skip;			    /* bytes of its first block before it */
 	union {

@@ -132,8 +132,8 @@ struct store {
 	uint64_t counted_at;	     /* on clock_ns(): when the numbers were */
 	struct log_limit errors;     /* of the device */
 	struct latency latencies[STORE_REQUESTS]; /* others read them, too */
-	bool has_ended;		     /* the last poll told of something */
-	bool is_count_due;	     /* something has ended since */
+	bool has_ended;				  /* the last poll told of something */
+	bool is_count_due;			  /* something has ended since */
 
 	pthread_mutex_t lock; /* guards what follows, which the thread alone changes */
 	struct cds_list_head extents;

@@ -526,8 +526,7 @@ static int announce(struct daemon *daemon)
 	printf("afard: ready on %s\n", daemon->cluster_uri);
 	if (daemon->metrics)
 		printf("afard: metrics at http://%s/%s\n", metrics_address(daemon->metrics),
-		       metrics_is_local(daemon->metrics) ? ""
-							 : ", for all who reach that address");
+		       metrics_is_local(daemon->metrics) ? "" : ", for all who reach that address");
 	fflush(stdout);
 	if (daemon->config.ready_fd >= 0) {
 		dprintf(daemon->config.ready_fd, "%s\n", daemon->cluster_uri);

@@ -5,12 +5,12 @@
  * value. Called once, by main(), before any thread runs.
  */
 #include "config.h"
+#include "config_values.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <ini.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,6 @@
 #define SPIN_US_MAX   1000000
 #define LEASE_MS_MIN  100
 #define LEASE_MS_MAX  3600000
-#define PROBLEM_MAX   256
 #define SCRUB_DEFAULT ((uint64_t)8 << 20)
 
 /* Checks `value` and keeps it. On -EINVAL `problem` says what is wrong and what to write
@@ -42,71 +41,6 @@ struct setting {
 	const char *help;
 	set_function *set;
 };
-
-__attribute__((format(printf, 2, 3))) static int refuse(char problem[PROBLEM_MAX],
-							const char *format, ...)
-{
-	va_list arguments;
-
-	va_start(arguments, format);
-	vsnprintf(problem, PROBLEM_MAX, format, arguments);
-	va_end(arguments);
-	return -EINVAL;
-}
-
-static int keep_text(char *out, size_t size, const char *value, char problem[PROBLEM_MAX])
-{
-	size_t length = strlen(value);
-
-	if (!length)
-		return refuse(problem, "is empty; leave it out or give it a value");
-	if (length >= size)
-		return refuse(problem, "is too long; at most %zu bytes", size - 1);
-	memcpy(out, value, length + 1);
-	return 0;
-}
-
-static int keep_size(uint64_t *out, const char *value, char problem[PROBLEM_MAX])
-{
-	int ret = size_parse(value, out);
-
-	if (ret == -ERANGE)
-		return refuse(problem, "'%.64s' does not fit 64 bits; give a smaller size", value);
-	if (ret)
-		return refuse(problem, "'%.64s' is not a size; write for example 512M or 8G",
-			      value);
-	return 0;
-}
-
-static int keep_number(uint32_t *out, const char *value, uint32_t min, uint32_t max,
-		       char problem[PROBLEM_MAX])
-{
-	uint64_t number;
-
-	if (number_parse(value, max, &number) || number < min)
-		return refuse(problem, "'%.64s' is not a number from %u to %u", value, min, max);
-	*out = (uint32_t)number;
-	return 0;
-}
-
-/* Checks and keeps HOST:PORT, where HOST may be in brackets. */
-static int keep_address(char *out, size_t size, const char *value, char problem[PROBLEM_MAX])
-{
-	char text[CONFIG_TEXT_MAX + 16];
-	const char *colon = strrchr(value, ':');
-	struct uri uri;
-	uint64_t port;
-
-	/* Port 0 (any) is only for listening: a URI does not have it. */
-	if (!colon || colon == value || strlen(value) >= size ||
-	    number_parse(colon + 1, UINT16_MAX, &port))
-		return refuse(problem, "'%.64s' is not HOST:PORT", value);
-	snprintf(text, sizeof(text), "afar://%.*s:1", (int)(colon - value), value);
-	if (strchr(value, '?') || strchr(value, '/') || uri_parse(text, &uri))
-		return refuse(problem, "'%.64s' is not HOST:PORT", value);
-	memcpy(out, value, strlen(value) + 1);
-	return 0;
-}
 
 /* ---- The settings */
 

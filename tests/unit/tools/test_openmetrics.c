@@ -10,14 +10,15 @@
 
 #include <cmocka.h>
 
-#include "unit/group.h"
 #include "tools/afard/metrics/http.h"
 #include "tools/afard/metrics/openmetrics.h"
+#include "unit/group.h"
 
 static const struct metric_family moved = {"afar_moved_bytes", METRIC_COUNTER, "bytes", "Moved."};
 static const struct metric_family age = {"afar_age_seconds", METRIC_GAUGE, "seconds", "Age."};
 static const struct metric_family build = {"afar_build", METRIC_INFO, NULL, "What it is."};
-static const struct metric_family took = {"afar_took_seconds", METRIC_HISTOGRAM, "seconds", "Took."};
+static const struct metric_family took = {"afar_took_seconds", METRIC_HISTOGRAM, "seconds",
+					  "Took."};
 
 static void assert_text(struct metrics_text *text, const char *expected)
 {
@@ -49,18 +50,19 @@ static void test_openmetrics(void **state)
 
 	(void)state;
 	write_some(&text, true);
-	assert_text(&text, "# HELP afar_build What it is.\n"
-			   "# TYPE afar_build info\n"
-			   "afar_build_info{server=\"one\",lane=\"0\"} 1\n"
-			   "# HELP afar_moved_bytes Moved.\n"
-			   "# TYPE afar_moved_bytes counter\n"
-			   "# UNIT afar_moved_bytes bytes\n"
-			   "afar_moved_bytes_total{server=\"one\",lane=\"0\"} 18446744073709551615\n"
-			   "# HELP afar_age_seconds Age.\n"
-			   "# TYPE afar_age_seconds gauge\n"
-			   "# UNIT afar_age_seconds seconds\n"
-			   "afar_age_seconds 0.25\n"
-			   "# EOF\n");
+	assert_text(&text,
+		    "# HELP afar_build What it is.\n"
+		    "# TYPE afar_build info\n"
+		    "afar_build_info{server=\"one\",lane=\"0\"} 1\n"
+		    "# HELP afar_moved_bytes Moved.\n"
+		    "# TYPE afar_moved_bytes counter\n"
+		    "# UNIT afar_moved_bytes bytes\n"
+		    "afar_moved_bytes_total{server=\"one\",lane=\"0\"} 18446744073709551615\n"
+		    "# HELP afar_age_seconds Age.\n"
+		    "# TYPE afar_age_seconds gauge\n"
+		    "# UNIT afar_age_seconds seconds\n"
+		    "afar_age_seconds 0.25\n"
+		    "# EOF\n");
 }
 
 static void test_older_format(void **state)
@@ -69,16 +71,17 @@ static void test_older_format(void **state)
 
 	(void)state;
 	write_some(&text, false);
-	assert_text(&text, "# HELP afar_build_info What it is.\n"
-			   "# TYPE afar_build_info gauge\n"
-			   "afar_build_info{server=\"one\",lane=\"0\"} 1\n"
-			   "# HELP afar_moved_bytes_total Moved.\n"
-			   "# TYPE afar_moved_bytes_total counter\n"
-			   "afar_moved_bytes_total{server=\"one\",lane=\"0\"} 18446744073709551615\n"
-			   "# HELP afar_age_seconds Age.\n"
-			   "# TYPE afar_age_seconds gauge\n"
-			   "afar_age_seconds 0.25\n"
-			   "# EOF\n");
+	assert_text(&text,
+		    "# HELP afar_build_info What it is.\n"
+		    "# TYPE afar_build_info gauge\n"
+		    "afar_build_info{server=\"one\",lane=\"0\"} 1\n"
+		    "# HELP afar_moved_bytes_total Moved.\n"
+		    "# TYPE afar_moved_bytes_total counter\n"
+		    "afar_moved_bytes_total{server=\"one\",lane=\"0\"} 18446744073709551615\n"
+		    "# HELP afar_age_seconds Age.\n"
+		    "# TYPE afar_age_seconds gauge\n"
+		    "afar_age_seconds 0.25\n"
+		    "# EOF\n");
 }
 
 /* Writes one sample with this label, and returns what became of the label. */
@@ -105,11 +108,12 @@ static void test_labels(void **state)
 	assert_label("", "");
 	assert_label("plain", "plain");
 	assert_label("a\"b\\c\nd", "a\\\"b\\\\c\\nd");
-	assert_label("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x90\x99", "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x90\x99");
+	assert_label("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x90\x99",
+		     "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x90\x99");
 	assert_label("\xff", "?");
 	assert_label("cut \xe2\x82", "cut ??");
-	assert_label("\xc0\xaf", "??");		/* too long a way to say '/' */
-	assert_label("\xed\xa0\x80", "???");	/* half of a pair */
+	assert_label("\xc0\xaf", "??");		  /* too long a way to say '/' */
+	assert_label("\xed\xa0\x80", "???");	  /* half of a pair */
 	assert_label("\xf4\x90\x80\x80", "????"); /* beyond the last */
 }
 
@@ -180,11 +184,21 @@ static void test_latency(void **state)
 
 static void test_hosts(void **state)
 {
-	static const char *const local[] = {"localhost", "localhost:7480", "LocalHost:1", "127.0.0.1", "127.0.0.1:80",
-					    "127.44.1.9:7480", "[::1]", "[::1]:7480"};
-	static const char *const others[] = {"", "evil.example", "evil.example:7480", "localhost.evil.example",
-					     "localhost:7480.evil.example", "127.0.0.1.evil.example", "127.evil.example",
-					     "[::1]evil.example", "[::1", "localhost:", "10.0.0.1:7480", "127001"};
+	static const char *const local[] = {"localhost", "localhost:7480", "LocalHost:1",
+					    "127.0.0.1", "127.0.0.1:80",   "127.44.1.9:7480",
+					    "[::1]",	 "[::1]:7480"};
+	static const char *const others[] = {"",
+					     "evil.example",
+					     "evil.example:7480",
+					     "localhost.evil.example",
+					     "localhost:7480.evil.example",
+					     "127.0.0.1.evil.example",
+					     "127.evil.example",
+					     "[::1]evil.example",
+					     "[::1",
+					     "localhost:",
+					     "10.0.0.1:7480",
+					     "127001"};
 
 	(void)state;
 	assert_true(http_host_is_local(NULL));
@@ -200,14 +214,16 @@ static void test_formats(void **state)
 	assert_false(http_wants_openmetrics(NULL));
 	assert_false(http_wants_openmetrics("*/*"));
 	assert_false(http_wants_openmetrics("text/plain;version=0.0.4"));
-	assert_true(http_wants_openmetrics("application/openmetrics-text; version=1.0.0,text/plain;q=0.5"));
+	assert_true(http_wants_openmetrics(
+		"application/openmetrics-text; version=1.0.0,text/plain;q=0.5"));
 }
 
 TEST_GROUP(openmetrics)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_openmetrics), cmocka_unit_test(test_older_format), cmocka_unit_test(test_labels),
-		cmocka_unit_test(test_histogram),   cmocka_unit_test(test_latency),	 cmocka_unit_test(test_hosts),
+		cmocka_unit_test(test_openmetrics), cmocka_unit_test(test_older_format),
+		cmocka_unit_test(test_labels),	    cmocka_unit_test(test_histogram),
+		cmocka_unit_test(test_latency),	    cmocka_unit_test(test_hosts),
 		cmocka_unit_test(test_formats),
 	};
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a daemon answers: its metrics, its health, the status as JSON, and the page that shows that. Whatever costs
- * something is kept for a moment, so that a thousand who ask cost no more than four in a second. Called by http.c, on one
- * thread.
+ * The answers of a daemon: its metrics, its health, the status as JSON, and the page that shows that. They are kept for a
+ * moment, so that a thousand who ask cost no more than four in a second. Called by metrics.c, on one thread.
  */
 #include "answers.h"
 
@@ -40,10 +39,10 @@ struct answers {
 	struct manager *manager;
 	struct server *server;
 	double started_at; /* in seconds since 1970 */
-	/* Of the manager: what it showed last, and when; and when it was asked last. */
+	/* The manager showed this last, and then; and it was asked last then. */
 	Afar__ClusterStatus *cluster;
 	uint64_t shown_at, asked_at;
-	uint64_t stuck_since; /* it has not answered since; 0: it has */
+	uint64_t stuck_since;	/* it has not answered since; 0: it has */
 	struct kept metrics[2]; /* the older format, OpenMetrics */
 	struct kept status;
 	char health[256];
@@ -96,7 +95,9 @@ static void look(struct answers *answers)
 
 static const char *role_of(const struct answers *answers)
 {
-	return answers->manager && answers->server ? "all" : answers->manager ? "manager" : "server";
+	return answers->manager && answers->server ? "all"
+	       : answers->manager		   ? "manager"
+						   : "server";
 }
 
 static char *compose_metrics(struct answers *answers, bool is_open, size_t *length)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which metrics there are, and where each has its number. A family is a row of a table: the rows about servers, lanes and
- * stores serve twice, for a manager's servers ("afar_cluster_server_…") and for a server itself ("afar_server_…").
+ * All metrics, and where each has its number. A family is a row of a table. The rows about servers, lanes and stores serve
+ * twice: for a manager's servers ("afar_cluster_server_…") and for a server itself ("afar_server_…").
  *
  * Labels name servers, stores, lanes and namespaces; never regions, files or sessions, of which there may be millions.
  */
@@ -16,7 +16,7 @@
 #include <afar/namespace.h>
 
 #define NAME_MAX_BYTES 128
-#define BLOCK_BYTES    4096U /* of a store */
+#define BLOCK_BYTES    4096U	       /* of a store */
 #define SILENT_MS      UINT64_C(15000) /* a server reports every 10 s */
 
 enum scale { AS_IT_IS, MILLISECONDS, BLOCKS };
@@ -80,9 +80,9 @@ static void expose_process(struct metrics_text *text, const struct exposition *e
 {
 	static const struct metric_family build = {"afar_build", METRIC_INFO, NULL,
 						   "The daemon: its version, and what it is."};
-	static const struct metric_family started = {
-		"process_start_time_seconds", METRIC_GAUGE, "seconds",
-		"When the process began, since 1970."};
+	static const struct metric_family started = {"process_start_time_seconds", METRIC_GAUGE,
+						     "seconds",
+						     "When the process began, since 1970."};
 	static const struct metric_family cpu = {"process_cpu_seconds", METRIC_COUNTER, "seconds",
 						 "Processor time that the process has used."};
 	static const struct metric_family resident = {"process_resident_memory_bytes", METRIC_GAUGE,
@@ -113,36 +113,48 @@ static void expose_process(struct metrics_text *text, const struct exposition *e
 #define REPORT(member) IN(Afar__ServerReport, member)
 static const struct field server_fields[] = {
 	{{"memory_capacity_bytes", METRIC_GAUGE, "bytes", "Memory that the server lends at most."},
-	 REPORT(capacity_bytes), AS_IT_IS},
+	 REPORT(capacity_bytes),
+	 AS_IT_IS},
 	{{"memory_granted_bytes", METRIC_GAUGE, "bytes", "Memory in extents of namespaces."},
-	 REPORT(granted_bytes), AS_IT_IS},
+	 REPORT(granted_bytes),
+	 AS_IT_IS},
 	{{"memory_clean_bytes", METRIC_GAUGE, "bytes", "Zeroed memory that is kept ready."},
-	 REPORT(clean_bytes), AS_IT_IS},
+	 REPORT(clean_bytes),
+	 AS_IT_IS},
 	{{"memory_draining_bytes", METRIC_GAUGE, "bytes",
 	  "Released memory whose connections and keys are being closed."},
-	 REPORT(draining_bytes), AS_IT_IS},
+	 REPORT(draining_bytes),
+	 AS_IT_IS},
 	{{"memory_dirty_bytes", METRIC_GAUGE, "bytes", "Released memory that waits to be zeroed."},
-	 REPORT(dirty_bytes), AS_IT_IS},
+	 REPORT(dirty_bytes),
+	 AS_IT_IS},
 	{{"memory_huge_bytes", METRIC_GAUGE, "bytes", "Memory of the process on huge pages."},
-	 REPORT(huge_bytes), AS_IT_IS},
+	 REPORT(huge_bytes),
+	 AS_IT_IS},
 	{{"memory_scrubbed_bytes", METRIC_COUNTER, "bytes", "Memory that was zeroed."},
-	 REPORT(scrubbed_bytes), AS_IT_IS},
+	 REPORT(scrubbed_bytes),
+	 AS_IT_IS},
 	{{"connections", METRIC_GAUGE, NULL, "Data connections over the lanes to memory."},
-	 REPORT(nr_connections), AS_IT_IS},
+	 REPORT(nr_connections),
+	 AS_IT_IS},
 	{{"registrations", METRIC_COUNTER, NULL, "Extents that were registered with a fabric."},
-	 REPORT(nr_registrations), AS_IT_IS},
+	 REPORT(nr_registrations),
+	 AS_IT_IS},
 };
 
 #define LANE(member) IN(Afar__LaneReport, member)
 static const struct field lane_fields[] = {
 	{{"connections", METRIC_GAUGE, NULL, "Data connections over the lane."},
-	 LANE(nr_connections), AS_IT_IS},
+	 LANE(nr_connections),
+	 AS_IT_IS},
 	{{"received_bytes", METRIC_COUNTER, "bytes",
 	  "Bytes to the server, if somebody can count them."},
-	 LANE(bytes_in), AS_IT_IS},
+	 LANE(bytes_in),
+	 AS_IT_IS},
 	{{"sent_bytes", METRIC_COUNTER, "bytes",
 	  "Bytes from the server, if somebody can count them."},
-	 LANE(bytes_out), AS_IT_IS},
+	 LANE(bytes_out),
+	 AS_IT_IS},
 };
 
 #define NUMBER_BYTES 24
@@ -190,10 +202,10 @@ static void expose_servers(struct metrics_text *text, const Afar__ClusterStatus 
 		begin_field(text, prefix, &server_fields[f]);
 		for (size_t i = 0; i < cluster->n_servers; i++)
 			if (is_own || has_reported(cluster->servers[i]))
-				put_field(text,
-					  label_server(cluster->servers[i]->server, is_own,
-						       &labels),
-					  &server_fields[f], cluster->servers[i]->report);
+				put_field(
+					text,
+					label_server(cluster->servers[i]->server, is_own, &labels),
+					&server_fields[f], cluster->servers[i]->report);
 	}
 }
 
@@ -225,64 +237,87 @@ static void expose_lanes(struct metrics_text *text, const Afar__ClusterStatus *c
 #define STORE(member) IN(Afar__StoreReport, member)
 static const struct field store_fields[] = {
 	{{"used_bytes", METRIC_GAUGE, "bytes", "In blocks that hold something."},
-	 STORE(used_bytes), AS_IT_IS},
+	 STORE(used_bytes),
+	 AS_IT_IS},
 	{{"map_bytes", METRIC_GAUGE, "bytes", "Memory for the map of the blocks."},
-	 STORE(map_bytes), AS_IT_IS},
+	 STORE(map_bytes),
+	 AS_IT_IS},
 	{{"cache_capacity_bytes", METRIC_GAUGE, "bytes", "Memory for pages that were read."},
-	 STORE(cache_bytes), AS_IT_IS},
+	 STORE(cache_bytes),
+	 AS_IT_IS},
 	{{"cache_used_bytes", METRIC_GAUGE, "bytes", "Memory with pages that were read."},
-	 STORE(cached_bytes), AS_IT_IS},
-	{{"connections", METRIC_GAUGE, NULL, "Data connections."},
-	 STORE(nr_connections), AS_IT_IS},
+	 STORE(cached_bytes),
+	 AS_IT_IS},
+	{{"connections", METRIC_GAUGE, NULL, "Data connections."}, STORE(nr_connections), AS_IT_IS},
 	{{"bad_blocks", METRIC_GAUGE, NULL, "Blocks that the last pass of the scrub found bad."},
-	 STORE(nr_bad), AS_IT_IS},
+	 STORE(nr_bad),
+	 AS_IT_IS},
 	{{"slow_seconds", METRIC_GAUGE, "seconds",
 	  "How long the oldest operation at the device takes by now; 0 if less than 1."},
-	 STORE(slow_ms), MILLISECONDS},
+	 STORE(slow_ms),
+	 MILLISECONDS},
 	{{"received_bytes", METRIC_COUNTER, "bytes", "Bytes from clients."},
-	 STORE(bytes_in), AS_IT_IS},
+	 STORE(bytes_in),
+	 AS_IT_IS},
 	{{"sent_bytes", METRIC_COUNTER, "bytes", "Bytes to clients."}, STORE(bytes_out), AS_IT_IS},
 	{{"errors", METRIC_COUNTER, NULL,
 	  "Reads and writes that failed at the device, and bad checksums."},
-	 STORE(nr_errors), AS_IT_IS},
+	 STORE(nr_errors),
+	 AS_IT_IS},
 	{{"syncs", METRIC_COUNTER, NULL, "Syncs and durable writes."}, STORE(nr_syncs), AS_IT_IS},
 	{{"flushes", METRIC_COUNTER, NULL, "Flushes of the device."}, STORE(nr_flushes), AS_IT_IS},
 	{{"device_reads", METRIC_COUNTER, NULL, "Reads of the device, for reads."},
-	 STORE(device_reads), AS_IT_IS},
+	 STORE(device_reads),
+	 AS_IT_IS},
 	{{"cache_hits", METRIC_COUNTER, NULL, "Blocks that reads found in memory."},
-	 STORE(cache_hits), AS_IT_IS},
+	 STORE(cache_hits),
+	 AS_IT_IS},
 	{{"cache_misses", METRIC_COUNTER, NULL, "Blocks that reads had brought into memory."},
-	 STORE(cache_misses), AS_IT_IS},
+	 STORE(cache_misses),
+	 AS_IT_IS},
 	{{"cache_shared", METRIC_COUNTER, NULL, "Blocks that waited for another's read."},
-	 STORE(cache_shared), AS_IT_IS},
+	 STORE(cache_shared),
+	 AS_IT_IS},
 	{{"cache_bypassed", METRIC_COUNTER, NULL, "Blocks that were read past the memory."},
-	 STORE(cache_past), AS_IT_IS},
+	 STORE(cache_past),
+	 AS_IT_IS},
 	{{"merged_writes", METRIC_COUNTER, NULL,
 	  "Writes of parts of blocks that went along with another's."},
-	 STORE(merged_writes), AS_IT_IS},
+	 STORE(merged_writes),
+	 AS_IT_IS},
 	{{"user_written_bytes", METRIC_COUNTER, "bytes", "Blocks that were written for clients."},
-	 STORE(user_blocks), BLOCKS},
+	 STORE(user_blocks),
+	 BLOCKS},
 	{{"moved_bytes", METRIC_COUNTER, "bytes", "Blocks that the cleaner has written anew."},
-	 STORE(moved_blocks), BLOCKS},
+	 STORE(moved_blocks),
+	 BLOCKS},
 	{{"device_written_bytes", METRIC_COUNTER, "bytes", "All blocks written to the device."},
-	 STORE(written_blocks), BLOCKS},
+	 STORE(written_blocks),
+	 BLOCKS},
 	{{"cleaned_segments", METRIC_COUNTER, NULL, "Segments that the cleaner has freed."},
-	 STORE(nr_cleaned), AS_IT_IS},
+	 STORE(nr_cleaned),
+	 AS_IT_IS},
 };
 
 #define STATUS(member) IN(Afar__StoreStatus, member)
-/* What a manager knows of a store even if its server is away. */
+/* A manager knows these of a store even if its server is away. */
 static const struct field store_status_fields[] = {
 	{{"capacity_bytes", METRIC_GAUGE, "bytes", "For extents."},
-	 STATUS(capacity_bytes), AS_IT_IS},
+	 STATUS(capacity_bytes),
+	 AS_IT_IS},
 	{{"granted_bytes", METRIC_GAUGE, "bytes", "In extents of namespaces."},
-	 STATUS(granted_bytes), AS_IT_IS},
-	{{"releasing_bytes", METRIC_GAUGE, "bytes", "Of these, in extents that are being released."},
-	 STATUS(releasing_bytes), AS_IT_IS},
+	 STATUS(granted_bytes),
+	 AS_IT_IS},
+	{{"releasing_bytes", METRIC_GAUGE, "bytes",
+	  "Of these, in extents that are being released."},
+	 STATUS(releasing_bytes),
+	 AS_IT_IS},
 	{{"orphan_bytes", METRIC_GAUGE, "bytes", "In extents that the manager does not know."},
-	 STATUS(orphan_bytes), AS_IT_IS},
+	 STATUS(orphan_bytes),
+	 AS_IT_IS},
 	{{"away_seconds", METRIC_GAUGE, "seconds", "How long no server has had it; 0: one has."},
-	 STATUS(down_ms), MILLISECONDS},
+	 STATUS(down_ms),
+	 MILLISECONDS},
 };
 
 struct store_labels {
@@ -545,11 +580,14 @@ static void expose_store_states(struct metrics_text *text, const Afar__ClusterSt
 #define NAMESPACE(member) IN(Afar__NamespaceInfo, member)
 static const struct field namespace_fields[] = {
 	{{"reserved_bytes", METRIC_GAUGE, "bytes", "In extents of the namespace."},
-	 NAMESPACE(reserved_bytes), AS_IT_IS},
+	 NAMESPACE(reserved_bytes),
+	 AS_IT_IS},
 	{{"allocated_bytes", METRIC_GAUGE, "bytes", "Of these, in regions."},
-	 NAMESPACE(allocated_bytes), AS_IT_IS},
+	 NAMESPACE(allocated_bytes),
+	 AS_IT_IS},
 	{{"regions", METRIC_GAUGE, NULL, "Regions of the namespace."},
-	 NAMESPACE(nr_regions), AS_IT_IS},
+	 NAMESPACE(nr_regions),
+	 AS_IT_IS},
 };
 
 static const char *tier_of(const Afar__NamespaceInfo *info)
@@ -567,11 +605,12 @@ static void expose_namespaces(struct metrics_text *text, const Afar__ClusterStat
 		begin_field(text, "afar_namespace", &namespace_fields[f]);
 		for (size_t i = 0; i < cluster->n_namespaces; i++) {
 			const Afar__NamespaceInfo *info = cluster->namespaces[i];
-			const struct metric_label labels[] = {
-				{"namespace", info->name},
-				{"tier", tier_of(info)},
-				{"kind", info->files ? "files" : info->volume ? "volume" : "regions"},
-				{0}};
+			const struct metric_label labels[] = {{"namespace", info->name},
+							      {"tier", tier_of(info)},
+							      {"kind", info->files    ? "files"
+								       : info->volume ? "volume"
+										      : "regions"},
+							      {0}};
 
 			put_field(text, labels, &namespace_fields[f], info);
 		}

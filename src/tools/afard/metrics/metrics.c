@@ -100,7 +100,8 @@ static void find_answer(struct metrics *metrics, struct MHD_Connection *connecti
 	struct answers *answers = metrics->answers;
 
 	if (metrics->is_local && !http_host_is_local(header(connection, "Host")))
-		say(out, 403, "this is shown at localhost alone, and the request names another host\n");
+		say(out, 403,
+		    "this is shown at localhost alone, and the request names another host\n");
 	else if (strcmp(url, "/") == 0)
 		answer_page(answers, out);
 	else if (strcmp(url, "/metrics") == 0)
@@ -316,8 +317,9 @@ static int open_listener(struct metrics *metrics, const char *address)
 	split(address, host, &port);
 	ret = getaddrinfo(host, port, &hints, &places);
 	if (ret != 0)
-		return error_fail(-EINVAL, "show the metrics at %s: %s; give --metrics an address "
-					   "of this machine",
+		return error_fail(-EINVAL,
+				  "show the metrics at %s: %s; give --metrics an address "
+				  "of this machine",
 				  address, gai_strerror(ret));
 	ret = listen_at(places);
 	freeaddrinfo(places);
