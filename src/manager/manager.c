@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/slow.h"
 #include "manager/connections/keyring.h"
 #include "manager/connections/outgoing.h"
 #include "manager/dispatch/writer.h"
@@ -137,6 +138,12 @@ static const char *environment_principal(void *context, void *peer_handle)
 	is_revoked = peer->is_revoked;
 	pthread_mutex_unlock(&manager->lock);
 	return is_revoked ? NULL : rpc_connection_identity(peer->connection);
+}
+
+static const char *environment_address(void *context, void *peer)
+{
+	(void)context;
+	return rpc_connection_peer(((struct peer *)peer)->connection);
 }
 
 static void environment_close_principal(void *context, const char *principal)
@@ -270,6 +277,7 @@ static void on_request(struct rpc_connection *connection, const Afar__Frame *fra
 	*pending = (struct pending){peer, call};
 	event->call = pending;
 	event->came_at = clock_ns();
+	event->times.came = slow_is_on() ? event->came_at : 0;
 	event->session = frame->session;
 	event->request_id = frame->request_id;
 	event->settled_below = frame->settled_below;
@@ -304,6 +312,7 @@ static int open_core(struct manager *manager, const struct manager_options *opti
 		.answer = environment_answer,
 		.call = environment_call,
 		.principal = environment_principal,
+		.address = environment_address,
 		.close_peer = environment_close_peer,
 		.close_principal = environment_close_principal,
 		.forget_peer = environment_forget_peer,

@@ -105,7 +105,7 @@ static json_t *server_to_json(const struct status_chooser *chooser,
 
 	return json_pack(
 		"{s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-		"s:o, s:o, s:o, s:o}",
+		"s:o, s:o, s:o, s:o, s:o}",
 		"server", number(server->server), "name", text(server->name), "is_up",
 		(int)status->is_up, "incarnation", hexadecimal(server->incarnation),
 		"control_address", text(server->control_address), "lanes",
@@ -117,7 +117,8 @@ static json_t *server_to_json(const struct status_chooser *chooser,
 		number(report->scrub_bytes_per_s), "nr_connections", number(report->nr_connections),
 		"resident_bytes", number(report->resident_bytes), "pool_bytes",
 		number(report->pool_bytes), "huge_bytes", number(report->huge_bytes),
-		"nr_registrations", number(report->nr_registrations), "report_age_ms",
+		"nr_registrations", number(report->nr_registrations), "version",
+		text_if(report->version), "report_age_ms",
 		number_if(status->is_up, status->report_age_ms), "down_ms",
 		number_if(!status->is_up, status->down_ms));
 }
@@ -406,8 +407,10 @@ char *status_json(const Afar__ClusterStatus *status, const char *principal,
 	for (size_t i = 0; i < status->n_newer; i++)
 		json_array_append_new(newer, text(status->newer[i]));
 	root = json_pack(
-		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-		"cluster", text(status->cluster), "principal", text(principal),
+		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+		"s:o}",
+		"cluster", text(status->cluster), "version", text_if(status->version), "time_ns",
+		number_if(status->time_ns != 0, status->time_ns), "principal", text(principal),
 		"manager_incarnation", hexadecimal(status->manager_incarnation), "uptime_ms",
 		number(status->uptime_ms), "newer", newer, "servers", servers, "stores",
 		stores_to_json(chooser, status), "namespaces", namespaces, "sessions", sessions,

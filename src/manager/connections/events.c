@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manager/connections/slow.h"
 #include "manager/core_private.h"
 #include "rpc/rpc.h"
 
@@ -40,6 +41,7 @@ void event_free(struct event *event)
 		afar__reply__free_unpacked(event->reply, reply_freer(event->reply));
 	if (event->answer)
 		afar__reply__free_unpacked(event->answer, reply_freer(event->answer));
+	slow_free(event);
 	free(event);
 }
 
@@ -86,6 +88,7 @@ static void count_answer(struct core *core, const struct event *event)
 
 void event_answer(struct core *core, struct event *event)
 {
+	slow_answer(core, event);
 	count_answer(core, event);
 	core->environment.answer(core->environment.context, event->call, event->reply);
 	event_free(event);

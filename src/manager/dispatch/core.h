@@ -42,6 +42,8 @@ struct core_environment {
 		    struct outgoing *outgoing);
 	/* The principal whose key the peer proved; NULL: the key was revoked since. */
 	const char *(*principal)(void *context, void *peer);
+	/* HOST:PORT of the peer, for the log; NULL: nobody knows. */
+	const char *(*address)(void *context, void *peer);
 	/* Closes a connection; EVENT_GONE follows. */
 	void (*close_peer)(void *context, void *peer);
 	/* Closes all connections of a principal whose key was revoked. From now on they have no
@@ -69,6 +71,12 @@ struct event {
 	uint64_t request_id;
 	uint64_t settled_below;
 	uint64_t deadline; /* UINT64_MAX: none */
+	struct {
+		/* When it came, was looked at first, and was carried out last, from when until when; 0: nobody takes times. */
+		uint64_t came, begun, run, ran;
+		struct slow_subject
+			*subject; /* of one that waits for a job, which needs its request no more */
+	} times;
 	/* Before the deadline: a client that waits for a server hears by then which. 0: not set
 	 * yet. */
 	uint64_t answer_by;

@@ -26,6 +26,7 @@
 #include "base/epoch.h"
 #include "base/error.h"
 #include "base/key.h"
+#include "base/slow.h"
 #include "base/uri.h"
 #include "config.h"
 #include "manager/manager.h"
@@ -577,9 +578,16 @@ static void block_stop_signals(struct daemon *daemon)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-static int complain(int status)
+/* The line is written even where the log has none. */
+static int complain(enum log_level level, int status)
 {
-	fprintf(stderr, "afard: %s\n", error_last_line());
+	if (log_is_plain()) {
+		fprintf(stderr, "afard: %s\n", error_last_line());
+		return status;
+	}
+	if (level == LOG_LEVEL_NONE)
+		log_set_level(LOG_LEVEL_ERROR);
+	log_error("%s", error_last_line());
 	return status;
 }
 
@@ -598,10 +606,12 @@ int main(int argc, char **argv)
 	block_stop_signals(&daemon);
 	ret = config_read(argc, argv, &daemon.config);
 	if (ret < 0)
-		return complain(2);
+		return complain(daemon.config.log_level, 2);
 	if (ret == CONFIG_SHOWN)
 		return 0;
 	log_set_level(daemon.config.log_level);
+	log_set_format(daemon.config.log_format);
+	atomic_store(&slow_threshold_ns, (uint64_t)daemon.config.slow_ms * 1000000U);
 	epoch_prepare();
 
 	ret = start(&daemon);
@@ -613,7 +623,7 @@ int main(int argc, char **argv)
 	if (!ret && daemon.server)
 		ret = server_failure(daemon.server);
 	if (ret)
-		complain(1);
+		complain(daemon.config.log_level, 1);
 	/* From here on a second signal ends the process at once, but for SIGHUP. */
 	signal(SIGHUP, SIG_IGN);
 	notify("STOPPING=1\nSTATUS=stopping");

@@ -60,7 +60,9 @@ struct config {
 	uint32_t lease_ms;
 	uint32_t claim_ms;
 	enum log_level log_level;
-	int ready_fd; /* -1: none */
+	enum log_format log_format;
+	uint32_t slow_ms; /* 0: not at all */
+	int ready_fd;	  /* -1: none */
 };
 
 enum config_verdict { CONFIG_RUN, CONFIG_SHOWN };
