@@ -32,6 +32,7 @@ check-tsan: deps                # all tests with threads, for data races
 	@scripts/check build-tsan ^plain ^one-thread $(TESTS) -Dbench=false -Db_sanitize=thread -Db_lundef=false
 
 check-nightly:                  # all of these, in every mode, and lint of all files: an hour
+	@scripts/deps nightly
 	@.ci/run --nightly
 
 check-long: deps                # those that search, roll dice and guess, at full length: hours

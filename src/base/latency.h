@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Counts spans by powers of two of nanoseconds, and sums them: a quarter of a KiB for what daemons show of themselves
- * (histogram.h is finer, and eight times as large). Header-only.
+ * Counts spans by powers of two of nanoseconds, and sums them. Daemons show such counts of themselves. It takes a quarter
+ * of a KiB; histogram.h is finer, and eight times as large. Header-only.
  *
  * One thread adds at a time. Others may read meanwhile, and see each count as it was a moment ago.
  */

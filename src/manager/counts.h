@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the manager has counted since its start, for those who watch it. Whoever runs the core adds, one thread at a time;
- * any thread reads.
+ * The manager's counts since its start, for those who watch it. The thread that runs the core adds to them; any thread
+ * reads them.
  */
 #ifndef MANAGER_COUNTS_H
 #define MANAGER_COUNTS_H
@@ -12,7 +12,7 @@
 #define MANAGER_CALLS_MAX 128U
 #define MANAGER_KINDS	  4U /* of clients' operations: reads, writes, atomics, flushes */
 
-/* What all clients' programs did, as far as the sessions that are there have said, and those that were. */
+/* The sum of what clients have said of their operations. */
 struct manager_operations {
 	struct counter nr, bytes, nr_failed;
 	struct latency spans; /* estimated, as in OperationUse */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Waits for the writer to show the cluster (view.h). Whoever waits may give up before that: the last of the two frees what
+ * Waits for the writer to show the cluster (view.h). The caller may give up before that: the last of the two frees what
  * they share.
  */
 #include "manager/view.h"

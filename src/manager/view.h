@@ -8,8 +8,8 @@
 #include "rpc/afar.pb-c.h"
 
 /*
- * Looks at the cluster as an operator sees it, after asking servers and clients for their counts. Whoever has not answered
- * within 50 ms is shown as it was before. Waits at most `timeout_ms` for the manager itself. Free `*out` with
+ * Looks at the cluster as an operator sees it, after asking servers and clients for their counts. Those that have not
+ * answered within 50 ms are shown as they were before. Waits at most `timeout_ms` for the manager itself. Free `*out` with
  * afar__cluster_status__free_unpacked(). -ETIMEDOUT: the manager does not get to it, as its disk may hang; -ENOMEM;
  * without a sentence. From any thread, before manager_stop().
  */

@@ -71,7 +71,7 @@ static void add_server(struct view *view, struct server *server)
 			 0);
 }
 
-/* What a store says of itself, with the stores' lock held. */
+/* Takes what a store says of itself, with the stores' lock held. */
 static void fill_stored(struct view *view, size_t i, const struct store *store)
 {
 	struct stored *stored = &view->stores[i];

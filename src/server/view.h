@@ -11,9 +11,9 @@
 #define SERVER_REQUESTS 4U
 
 struct server_view {
-	/* What a manager would say of a cluster of this server alone: no namespaces, and no sessions. */
+	/* It is as a manager would show a cluster of this server alone: no namespaces, and no sessions. */
 	Afar__ClusterStatus cluster;
-	/* Of each store of `cluster`, in their order. */
+	/* They are in the order of `cluster`'s stores. */
 	struct latency latencies[SERVER_STORES_MAX][SERVER_REQUESTS];
 };
 

@@ -22,7 +22,7 @@ for name in one two three; do
 		--data-listen "tcp:127.0.0.1:0" --key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 256M --flash 64M \
 		--cache 8M --metrics "$host:0"
 done
-"$AFAR" ns create moved --width 2
+"$AFAR" ns create moved --width 3
 "$AFAR" ns reserve moved 32M
 "$AFAR" ns create a.long.name.of.a.namespace.that.a.phone.has.no.room.for.in.one.line.at.all --tier flash
 mkfifo orders

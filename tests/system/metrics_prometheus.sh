@@ -42,7 +42,7 @@ END
 promtool check config prometheus.yml >config.out || fail "the configuration: $(cat config.out)"
 # It takes a port that is given, and tells none that it took.
 port=$(python3 -c "import socket; s = socket.socket(); s.bind(('$host', 0)); print(s.getsockname()[1])")
-prometheus --config.file=prometheus.yml --storage.tsdb.path="$scratch/tsdb" --web.listen-address="$host:$port" 2>prometheus.log &
+prometheus --config.file=prometheus.yml --storage.tsdb.path="$scratch/tsdb" --web.listen-address="$host:$port" 2>prometheus.log 5>&- &
 prometheus=$!
 running="$running $prometheus"
 # The store is written and read meanwhile, and a session ends each time.

@@ -141,7 +141,7 @@ bool core_can_overtake(const struct event *event, const struct event *earlier);
  * thread; between the two, one thread at a time may call core_answer(). */
 void core_set_lend(struct core *core, void (*lend)(void *argument, bool is_lent), void *argument);
 
-/* What it has counted. Any thread may read it. */
+/* Returns its counts. Any thread may read them. */
 const struct manager_counts *core_counts(const struct core *core);
 
 /* When core_run() is needed next, even if no event comes. UINT64_MAX: never, 0: now. */

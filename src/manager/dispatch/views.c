@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Shows the cluster to the manager's own process, which needs no session for that: to its metrics and its status page. It
- * sees what an operator sees. Servers and clients are asked for their counts first, and waited for, but not as long as for
- * a person: whoever was asked before and has not answered yet is not waited for. See view.h. Called by the core.
+ * sees what an operator sees. The core asks servers and clients for their counts first. It waits for them, but not as long
+ * as for a person, and not for those that still owe an answer to an earlier question. See view.h. Called by the core.
  */
 #include <errno.h>
 #include <string.h>

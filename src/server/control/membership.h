@@ -50,7 +50,7 @@ int membership_start(struct membership *membership);
  * thread. */
 void membership_stop(struct membership *membership);
 
-/* Who it is, as of its last join. Any thread may call it. */
+/* Tells who it is, as of its last join. Any thread may call it. */
 void membership_identity(struct membership *membership, struct server_identity *out);
 bool membership_is_joined(struct membership *membership);
 /* The manager's records are older than what this server or a store of it has seen: it tries on, and an operator decides. */

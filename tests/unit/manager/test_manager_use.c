@@ -312,6 +312,130 @@ static void test_a_server_that_is_down(void **state)
 	drop(reply);
 }
 
+/* ---- What the manager shows its own process */
+
+static void on_viewed(void *call, Afar__ClusterStatus *status)
+{
+	*(Afar__ClusterStatus **)call = status;
+}
+
+/* `*out` is set when it is shown. */
+static void begin_view(Afar__ClusterStatus **out)
+{
+	struct event *event = event_new(EVENT_VIEW, NULL);
+
+	assert_non_null(event);
+	*out = NULL;
+	event->call = out;
+	event->viewed = on_viewed;
+	cds_list_add_tail(&event->node, &fixture.events);
+	fixture_pump(&fixture);
+}
+
+static void end_view(Afar__ClusterStatus *status)
+{
+	assert_non_null(status);
+	afar__cluster_status__free_unpacked(status, NULL);
+}
+
+/* It sees what an operator sees, and is no session itself. */
+static void test_views(void **state)
+{
+	struct fake_client client, guest;
+	Afar__ClusterStatus *status;
+
+	(void)state;
+	client_open(&fixture, &client);
+	drop(must(&client, ask_key_add("guest", false)));
+	assert_int_equal(client_open_as(&fixture, &guest, "guest"), 0);
+	make_namespace(&fixture, &guest, "hidden");
+	assert_int_equal(fixture_join(&fixture, 0, 64 * MIB), 0);
+	make_answer();
+	begin_view(&status);
+	assert_non_null(status);
+	assert_int_equal(fixture.nr_looks, 2);
+	assert_int_equal(status->n_sessions, 2);
+	assert_int_equal(status->sessions[0]->use->operations[0]->nr, 7);
+	assert_int_equal(status->n_servers, 1);
+	assert_int_equal(status->n_namespaces, 1);
+	assert_int_equal(status->n_principals, 3);
+	end_view(status);
+	check_all(&fixture);
+}
+
+/* Whoever says nothing delays the first view a little, and later ones not at all. */
+static void test_views_wait_for_nobody(void **state)
+{
+	struct fake_client client;
+	Afar__ClusterStatus *status;
+
+	(void)state;
+	client_open(&fixture, &client);
+	make_answer();
+	fixture.are_clients_silent = true;
+	begin_view(&status);
+	assert_null(status);
+	assert_true(core_next_run(fixture.core) <= fixture.now + 50 * 1000000);
+	fixture_advance(&fixture, 50);
+	assert_null(status->sessions[0]->use);
+	end_view(status);
+	for (unsigned i = 0; i < 3; i++) {
+		begin_view(&status);
+		end_view(status);
+	}
+	/* One that is begun ends with the core, too. */
+	fixture_advance(&fixture, 5000);
+	begin_view(&status);
+	assert_null(status);
+	fixture_restart(&fixture);
+	assert_null(status);
+}
+
+static const struct manager_operations *reads(void)
+{
+	return &core_counts(fixture.core)->operations[0];
+}
+
+/* The sum of all clients' figures never falls, whatever they say. */
+static void test_sums(void **state)
+{
+	struct fake_client client, other;
+	size_t nr_shown;
+
+	(void)state;
+	client_open(&fixture, &client);
+	make_answer();
+	count_figures(&client, &nr_shown);
+	assert_int_equal(counter_get(&reads()->nr), 7);
+	assert_int_equal(counter_get(&reads()->bytes), 7 * MIB);
+	assert_int_equal(latency_nr(&reads()->spans), 3);
+	/* It goes on, and has a bucket more. */
+	operations[0].nr = 10;
+	operations[0].n_buckets = operations[0].n_counts = 4;
+	counts[0] = 5;
+	count_figures(&client, &nr_shown);
+	assert_int_equal(counter_get(&reads()->nr), 10);
+	assert_int_equal(latency_nr(&reads()->spans), 8);
+	/* Another one says the same of itself. */
+	client_open(&fixture, &other);
+	count_figures(&client, &nr_shown);
+	assert_int_equal(counter_get(&reads()->nr), 20);
+	assert_int_equal(latency_nr(&reads()->spans), 16);
+	/* They go back: that is no operation. Then they say that they have done all that there is. */
+	operations[0].nr = 1;
+	operations[0].n_buckets = operations[0].n_counts = 0;
+	count_figures(&client, &nr_shown);
+	assert_int_equal(counter_get(&reads()->nr), 20);
+	assert_int_equal(latency_nr(&reads()->spans), 16);
+	operations[0].nr = operations[0].bytes = UINT64_MAX;
+	operations[0].n_buckets = operations[0].n_counts = 2;
+	counts[0] = counts[1] = UINT64_MAX;
+	count_figures(&client, &nr_shown);
+	assert_int_equal(counter_get(&reads()->nr), UINT64_MAX);
+	assert_int_equal(latency_nr(&reads()->spans), UINT64_MAX);
+	check_all(&fixture);
+}
+
 TEST_GROUP(manager_use)
 {
 	const struct CMUnitTest tests[] = {
@@ -321,6 +445,9 @@ TEST_GROUP(manager_use)
 		TEST(test_lost_while_asked),
 		TEST(test_others_are_not_asked),
 		TEST(test_a_server_that_is_down),
+		TEST(test_views),
+		TEST(test_views_wait_for_nobody),
+		TEST(test_sums),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What a daemon answers: its metrics, its health, the status as JSON, and the page that shows that. Whatever costs
- * something is kept for a moment, so that a thousand who ask cost no more than four in a second. Called by http.c, on one
- * thread.
+ * The answers of a daemon: its metrics, its health, the status as JSON, and the page that shows that. They are kept for a
+ * moment, so that a thousand who ask cost no more than four in a second. Called by metrics.c, on one thread.
  */
 #include "answers.h"
 
@@ -40,7 +39,7 @@ struct answers {
 	struct manager *manager;
 	struct server *server;
 	double started_at; /* in seconds since 1970 */
-	/* Of the manager: what it showed last, and when; and when it was asked last. */
+	/* The manager showed this last, and then; and it was asked last then. */
 	Afar__ClusterStatus *cluster;
 	uint64_t shown_at, asked_at;
 	uint64_t stuck_since;	/* it has not answered since; 0: it has */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a daemon answers to those who watch it (answers.c). */
+/* The answers of a daemon to those who watch it (answers.c). */
 #ifndef AFARD_ANSWERS_H
 #define AFARD_ANSWERS_H
 
@@ -22,7 +22,7 @@ struct answer {
 int answers_open(struct manager *manager, struct server *server, struct answers **out);
 void answers_close(struct answers *answers);
 
-/* One thread at a time. What was found out less than a quarter of a second ago is not found out again. */
+/* One thread at a time. An answer that is younger than a quarter of a second is given again. */
 void answer_metrics(struct answers *answers, bool is_open, struct answer *out);
 void answer_status(struct answers *answers, struct answer *out);
 void answer_health(struct answers *answers, struct answer *out);

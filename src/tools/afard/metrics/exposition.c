@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which metrics there are, and where each has its number. A family is a row of a table: the rows about servers, lanes and
- * stores serve twice, for a manager's servers ("afar_cluster_server_…") and for a server itself ("afar_server_…").
+ * All metrics, and where each has its number. A family is a row of a table. The rows about servers, lanes and stores serve
+ * twice: for a manager's servers ("afar_cluster_server_…") and for a server itself ("afar_server_…").
  *
  * Labels name servers, stores, lanes and namespaces; never regions, files or sessions, of which there may be millions.
  */
@@ -300,7 +300,7 @@ static const struct field store_fields[] = {
 };
 
 #define STATUS(member) IN(Afar__StoreStatus, member)
-/* What a manager knows of a store even if its server is away. */
+/* A manager knows these of a store even if its server is away. */
 static const struct field store_status_fields[] = {
 	{{"capacity_bytes", METRIC_GAUGE, "bytes", "For extents."},
 	 STATUS(capacity_bytes),

@@ -11,11 +11,11 @@
 struct exposition {
 	const char *version, *role;
 	double started_at; /* in seconds since 1970 */
-	/* Of a daemon with a manager; else NULL. */
+	/* NULL: the daemon has no manager. */
 	const struct manager_counts *counts;
 	const Afar__ClusterStatus *cluster; /* NULL, too, if the manager has shown none yet */
 	double cluster_age;		    /* seconds since it did */
-	/* Of a daemon with a server; else NULL. */
+	/* NULL: the daemon has no server. */
 	const struct server_view *own;
 };
 

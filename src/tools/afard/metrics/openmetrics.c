@@ -111,7 +111,7 @@ static const char *type_name(enum metric_type type, bool is_open)
 	return "gauge";
 }
 
-/* What the names of a family's samples have behind its own. */
+/* Returns the end that the names of a family's samples have behind its own. */
 static const char *suffix_of(enum metric_type type)
 {
 	return type == METRIC_COUNTER ? "_total" : type == METRIC_INFO ? "_info" : "";
