@@ -218,7 +218,7 @@ static int file_open(struct ompi_communicator_t *communicator, const char *filen
 				     : MPI_ERR_NO_MEM;
 		opened.error = mpiio_agree(communicator, error);
 	}
-	if (opened.error != MPI_SUCCESS) {
+	if (opened.error != MPI_SUCCESS || !file) {
 		if (file)
 			discard(file);
 		return opened.error;

@@ -93,12 +93,11 @@ static int take_in_order(struct ompio_file_t *handle, int count, struct ompi_dat
 
 /* ---- The calls */
 
+/* Gives it in bytes: OMPIO divides. */
 static int get_position(struct ompio_file_t *handle, OMPI_MPI_OFFSET_TYPE *at)
 {
-	int64_t before = move(handle, 0, false);
-
-	*at = (OMPI_MPI_OFFSET_TYPE)(before / (int64_t)handle->f_etype_size);
-	return before < 0 ? MPI_ERR_IO : OMPI_SUCCESS;
+	*at = (OMPI_MPI_OFFSET_TYPE)move(handle, 0, false);
+	return *at < 0 ? MPI_ERR_IO : OMPI_SUCCESS;
 }
 
 /* For all ranks at once. */
