@@ -129,8 +129,8 @@ struct afar_fs {
 	struct afar_region *region; /* the pool */
 	bool is_read_only;
 	atomic_bool has_other_writers; /* each sync asks all stores */
-	uint64_t instance; /* no other file system that this process opens has it */
-	uint64_t retry_ns; /* 0: calls do not wait longer than usual */
+	uint64_t instance;	       /* no other file system that this process opens has it */
+	uint64_t retry_ns;	       /* 0: calls do not wait longer than usual */
 	uint64_t root;
 	pthread_mutex_t growing;      /* held by the one who makes the pool larger */
 	struct attr_cache attr_cache; /* names and attributes that are delegated to us */

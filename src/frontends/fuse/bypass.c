@@ -62,8 +62,7 @@ void do_ioctl(fuse_req_t req, fuse_ino_t node, unsigned command, void *argument,
 		return;
 	}
 	fill(mount, node, &out);
-	if (out.flags & BYPASS_ALLOWED &&
-	    (open_file_of(info)->flags & O_ACCMODE) != O_RDONLY)
+	if (out.flags & BYPASS_ALLOWED && (open_file_of(info)->flags & O_ACCMODE) != O_RDONLY)
 		sync_for_others(mount);
 	fuse_reply_ioctl(req, 0, &out, sizeof(out));
 }

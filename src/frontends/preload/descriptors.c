@@ -33,16 +33,16 @@ static int opened(int fd)
 }
 
 /* The mode is there only if a file may be made. */
-#define MODE_OF(flags)                                                 \
-	({                                                             \
-		mode_t mode_ = 0;                                      \
-		if ((flags) & (O_CREAT | O_TMPFILE)) {                 \
-			va_list arguments_;                            \
-			va_start(arguments_, flags);                   \
-			mode_ = (mode_t)va_arg(arguments_, unsigned);  \
-			va_end(arguments_);                            \
-		}                                                      \
-		mode_;                                                 \
+#define MODE_OF(flags)                                                \
+	({                                                            \
+		mode_t mode_ = 0;                                     \
+		if ((flags) & (O_CREAT | O_TMPFILE)) {                \
+			va_list arguments_;                           \
+			va_start(arguments_, flags);                  \
+			mode_ = (mode_t)va_arg(arguments_, unsigned); \
+			va_end(arguments_);                           \
+		}                                                     \
+		mode_;                                                \
 	})
 
 TAKEN int open(const char *path, int flags, ...)

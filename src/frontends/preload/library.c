@@ -17,9 +17,9 @@ const char *library_load(void)
 		return NULL;
 	if (!handle)
 		return dlerror();
-#define FIND(function)                                                          \
-	library.function = (__typeof__(&(function)))dlsym(handle, #function);   \
-	if (!library.function)                                                  \
+#define FIND(function)                                                        \
+	library.function = (__typeof__(&(function)))dlsym(handle, #function); \
+	if (!library.function)                                                \
 		return FILE_NAME " has no " #function ": it is another version";
 	LIBRARY_CALLS(FIND)
 #undef FIND

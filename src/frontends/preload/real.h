@@ -13,15 +13,15 @@
 void *real_find(const char *name);
 
 /* REAL(read)(fd, data, size) */
-#define REAL(function)                                                                     \
-	({                                                                                 \
-		static void *_Atomic address_;                                             \
-		void *found_ = atomic_load_explicit(&address_, memory_order_relaxed);      \
-		if (__builtin_expect(!found_, 0)) {                                        \
-			found_ = real_find(#function);                                     \
-			atomic_store_explicit(&address_, found_, memory_order_relaxed);    \
-		}                                                                          \
-		(__typeof__(&(function)))found_;                                           \
+#define REAL(function)                                                                  \
+	({                                                                              \
+		static void *_Atomic address_;                                          \
+		void *found_ = atomic_load_explicit(&address_, memory_order_relaxed);   \
+		if (__builtin_expect(!found_, 0)) {                                     \
+			found_ = real_find(#function);                                  \
+			atomic_store_explicit(&address_, found_, memory_order_relaxed); \
+		}                                                                       \
+		(__typeof__(&(function)))found_;                                        \
 	})
 
 #endif

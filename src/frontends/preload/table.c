@@ -30,8 +30,7 @@ static struct root *root; /* NULL: off for good */
 
 static void *map(size_t size)
 {
-	void *found =
-		mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *found = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return found == MAP_FAILED ? NULL : found;
 }

@@ -24,11 +24,11 @@ struct cluster;
 
 /* An open file of libafar, beside the kernel's. All descriptors that are copies of each other have the same one. */
 struct held {
-	atomic_uint users; /* entries, and calls under way; 0: free */
-	uint32_t next;	   /* while it is free */
-	int flags;	   /* F_GETFL's */
-	atomic_bool is_over;	   /* calls go to the kernel */
-	atomic_bool is_written;	   /* since it was synced */
+	atomic_uint users;	/* entries, and calls under way; 0: free */
+	uint32_t next;		/* while it is free */
+	int flags;		/* F_GETFL's */
+	atomic_bool is_over;	/* calls go to the kernel */
+	atomic_bool is_written; /* since it was synced */
 	struct afar_file *file;
 	struct cluster *cluster;
 	uint64_t device, ino;

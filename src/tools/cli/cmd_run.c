@@ -25,9 +25,10 @@ static int set_environment(const char *program, const char *library)
 	int ret;
 
 	if (strpbrk(library, " :"))
-		return cli_fail("run %.255s: %s has a blank or a colon in its name, so no program can "
-				"load it; install Afar elsewhere",
-				program, library);
+		return cli_fail(
+			"run %.255s: %s has a blank or a colon in its name, so no program can "
+			"load it; install Afar elsewhere",
+			program, library);
 	if (before && strstr(before, library))
 		return 0;
 	if (asprintf(&all, "%s%s%s", library, before && *before ? ":" : "", before ? before : "") <
@@ -52,8 +53,9 @@ static int run(struct cli *cli, const struct cli_command *command, int argc, cha
 	if (argc > 1 && !strcmp(argv[1], "--"))
 		at++;
 	else if (argc > 1 && *argv[1] == '-')
-		return cli_misuse(command, "%.64s: unknown flag; a program whose name begins so "
-					   "comes behind --",
+		return cli_misuse(command,
+				  "%.64s: unknown flag; a program whose name begins so "
+				  "comes behind --",
 				  argv[1]);
 	if (at >= argc)
 		return cli_misuse(command, "too few arguments: say which program is to run");
