@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # preload.sh WHAT: programs that know nothing of Afar, under `afar run`, on a mount: the same bytes, and large ones past the mount.
-# WHAT: programs, calls, or a part of preload.py.
-# shellcheck disable=SC2154 # cluster.sh and mounts.sh set some
+# WHAT: programs, calls, synced, or a part of preload.py.
+# shellcheck disable=SC2154,SC2016,SC2119 # cluster.sh and mounts.sh set some, and what is in single quotes is for others
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=tests/system/cluster.sh
 . "$here/cluster.sh"
@@ -10,6 +10,24 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/mounts.sh"
 AFAR_PRELOAD_VERBOSE=1
 export AFAR_PRELOAD_VERBOSE
+
+if [ "$1" = synced ]; then
+	# Another program's fsync(2), through the mount, covers what was written past it.
+	start_flash_cluster
+	"$AFAR" fs create f --tier flash
+	start_mount m f
+	random_file x 9000001
+	"$AFAR" run dd if=x of=m/x bs=1M status=none
+	sync m/x
+	kill_daemon one
+	kill_daemon two
+	start_flash_server one
+	start_flash_server two
+	same x m/x
+	end_mount m
+	still_works
+	exit
+fi
 
 start_cluster
 "$AFAR" fs create f --mode 777
@@ -112,7 +130,8 @@ mv "${AFAR_CLUSTER#*key=}" hidden
 "$AFAR" run dd if=m/x of=back bs=1M status=none 2>said
 mv hidden "${AFAR_CLUSTER#*key=}"
 same x back
-[ "$(wc -l <said)" -eq 1 ] && grep -q '^afar: note: descriptor 0 goes through the mount: ' said || fail "without a key: $(cat said)"
+[ "$(wc -l <said)" -eq 1 ] || fail "without a key: $(cat said)"
+grep -q '^afar: note: descriptor 0 goes through the mount: ' said || fail "without a key: $(cat said)"
 AFAR_PRELOAD_VERBOSE=0 "$AFAR" run dd if=m/x of=back bs=1M status=none
 
 # afar run itself.

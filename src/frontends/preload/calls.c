@@ -62,7 +62,8 @@ static bool move(int fd, const struct iovec *iov, int nr, off_t offset, bool is_
 	if (is_here)
 		offset = claim(fd, length);
 	moved = offset < 0 ? ENTER_KERNEL
-			   : (is_writing ? enter_write : enter_read)(way.held, iov, nr, (uint64_t)offset);
+			   : (is_writing ? enter_write : enter_read)(way.held, iov, nr,
+								     (uint64_t)offset);
 	if (is_here && offset >= 0 && moved < (ssize_t)length)
 		take_back(fd, moved > 0 ? length - (size_t)moved : length);
 	enter_leave(&way);

@@ -27,15 +27,15 @@
 #include "real.h"
 #include "signals.h"
 
-#define LARGE_BYTES   (64U << 10)
-#define NR_SMALL      16U
-#define DEVICES_MAX   64U
-#define BARRED_MAX    4096U
-#define VECTORS_MAX   64
-#define END_WAIT_MS   1000
-#define PAUSE_NS      100000
-#define IS_MOUNT      1
-#define IS_NO_MOUNT   2
+#define LARGE_BYTES (64U << 10)
+#define NR_SMALL    16U
+#define DEVICES_MAX 64U
+#define BARRED_MAX  4096U
+#define VECTORS_MAX 64
+#define END_WAIT_MS 1000
+#define PAUSE_NS    100000
+#define IS_MOUNT    1
+#define IS_NO_MOUNT 2
 
 struct cluster {
 	struct cluster *next;
@@ -223,7 +223,8 @@ static struct held *open_held(int fd, int flags, const struct stat *stat,
 	if (!cluster) {
 		for (unsigned i = 0; i < nr_devices; i++)
 			if (devices[i].device == stat->st_dev)
-				devices[i].is = IS_NO_MOUNT; /* it would fail again, and take as long */
+				devices[i].is =
+					IS_NO_MOUNT; /* it would fail again, and take as long */
 		return NULL;
 	}
 	held = held_new();
@@ -321,8 +322,8 @@ bool enter(int fd, size_t length, bool is_writing, struct way *out)
 	}
 	if (!enter_if_held(fd, out))
 		return false;
-	if (!out->held->is_over && (out->held->flags & O_ACCMODE) !=
-					   (is_writing ? O_RDONLY : O_WRONLY))
+	if (!out->held->is_over &&
+	    (out->held->flags & O_ACCMODE) != (is_writing ? O_RDONLY : O_WRONLY))
 		return true;
 	enter_leave(out);
 	return false;

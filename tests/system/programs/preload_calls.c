@@ -23,13 +23,13 @@
 #define RECORD	   70000
 #define NR_RECORDS 300
 
-#define CHECK(condition)                                                               \
-	do {                                                                           \
-		if (!(condition)) {                                                    \
-			fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition,     \
-				strerror(errno));                                      \
-			exit(1);                                                       \
-		}                                                                      \
+#define CHECK(condition)                                                           \
+	do {                                                                       \
+		if (!(condition)) {                                                \
+			fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, \
+				strerror(errno));                                  \
+			exit(1);                                                   \
+		}                                                                  \
 	} while (0)
 
 ssize_t __read_chk(int fd, void *data, size_t size, size_t room);
@@ -123,7 +123,8 @@ static void set_timer(long us)
 
 static void try_handlers(void)
 {
-	struct sigaction action = {.sa_sigaction = write_record, .sa_flags = SA_SIGINFO | SA_RESTART};
+	struct sigaction action = {.sa_sigaction = write_record,
+				   .sa_flags = SA_SIGINFO | SA_RESTART};
 	struct sigaction old;
 	int nr_written = 0, nr_found[256] = {0};
 
