@@ -7,7 +7,7 @@
 #include "object.h"
 
 PyTypeObject *session_type, *namespace_type, *region_type, *attachment_type, *buffer_type,
-	*volume_type, *fs_type, *file_type;
+	*queue_type, *volume_type, *fs_type, *file_type;
 
 static struct {
 	const char *name;
@@ -19,6 +19,7 @@ static struct {
 	{"Region", &region_spec, &region_type},
 	{"Attachment", &attachment_spec, &attachment_type},
 	{"Buffer", &buffer_spec, &buffer_type},
+	{"Queue", &queue_spec, &queue_type},
 	{"Volume", &volume_spec, &volume_type},
 	{"FileSystem", &fs_spec, &fs_type},
 	{"File", &file_spec, &file_type},
