@@ -33,12 +33,12 @@ static struct PyModuleDef module_definition = {
 	.m_size = -1,
 };
 
-/* Of the library that runs, which may be newer than the headers. */
+/* Adds the release of the library that runs, which may be newer than the headers. */
 static int add_version(PyObject *module)
 {
 	unsigned version = afar_version();
-	PyObject *text = PyUnicode_FromFormat("%u.%u.%u", version / 1000000,
-					      version / 1000 % 1000, version % 1000);
+	PyObject *text = PyUnicode_FromFormat("%u.%u.%u", version / 1000000, version / 1000 % 1000,
+					      version % 1000);
 	int ret = text ? PyModule_AddObjectRef(module, "version", text) : -1;
 
 	Py_XDECREF(text);

@@ -149,8 +149,9 @@ static struct afar_target *target_of(PyObject *object)
 	else
 		target = afar_file_target(handle);
 	if (!target)
-		error_raise_line(-EINVAL, "no queue can use it: it is a directory, or a volume that was "
-					  "opened with `retry`");
+		error_raise_line(-EINVAL,
+				 "no queue can use it: it is a directory, or a volume that was "
+				 "opened with `retry`");
 	return target;
 }
 
@@ -312,8 +313,8 @@ static PyObject *queue_wait(PyObject *self, PyObject *arguments, PyObject *keywo
 	PyObject *list;
 	bool is_bad = false;
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O&O&:wait", names, convert_u32, &min,
-					 convert_wait, &timeout_ms) ||
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O&O&:wait", names, convert_u32,
+					 &min, convert_wait, &timeout_ms) ||
 	    !(list = PyList_New(0)))
 		return NULL;
 	queue = queue_enter(self);
@@ -373,11 +374,13 @@ static Py_ssize_t queue_size(PyObject *self)
 static PyMethodDef queue_methods[] = {
 	OBJECT_METHODS,
 	{"connect", queue_connect, METH_O,
-	 PyDoc_STR("connect(target)\n--\n\nConnects the queue to a target's servers, ahead of time, "
-		   "and again after a failure.")},
+	 PyDoc_STR(
+		 "connect(target)\n--\n\nConnects the queue to a target's servers, ahead of time, "
+		 "and again after a failure.")},
 	{"read_into", KEYWORD_METHOD(queue_read_into),
-	 PyDoc_STR("read_into(target, buffer, offset=0, token=None, *, after=False)\n--\n\nSubmits a "
-		   "read. False: the queue is full.")},
+	 PyDoc_STR(
+		 "read_into(target, buffer, offset=0, token=None, *, after=False)\n--\n\nSubmits a "
+		 "read. False: the queue is full.")},
 	{"write", KEYWORD_METHOD(queue_write),
 	 PyDoc_STR("write(target, buffer, offset=0, token=None, *, after=False, "
 		   "durable=False)\n--\n\nSubmits a write. False: the queue is full.")},
@@ -386,7 +389,8 @@ static PyMethodDef queue_methods[] = {
 	{"sync", queue_sync, METH_VARARGS,
 	 PyDoc_STR("sync(target, token=None)\n--\n\nSubmits a sync.")},
 	{"wait", KEYWORD_METHOD(queue_wait),
-	 PyDoc_STR("wait(min=1, timeout=None)\n--\n\nReaps completions: pairs of a token, and a count "
+	 PyDoc_STR("wait(min=1, timeout=None)\n--\n\nReaps completions: pairs of a token, and a "
+		   "count "
 		   "of bytes or an afar.Error.")},
 	{"fileno", queue_fileno, METH_NOARGS,
 	 PyDoc_STR("fileno()\n--\n\nPolls readable when there may be completions; see arm().")},
@@ -398,8 +402,9 @@ static PyMethodDef queue_methods[] = {
 static PyGetSetDef queue_getters[] = {OBJECT_GETTERS, {0}};
 
 static PyType_Slot queue_slots[] = {
-	{Py_tp_doc, "Queue(session, depth=256)\n--\n\nMany operations in flight, of one thread at a time. "
-		    "len() says how many. afar.aio has it for asyncio."},
+	{Py_tp_doc,
+	 "Queue(session, depth=256)\n--\n\nMany operations in flight, of one thread at a time. "
+	 "len() says how many. afar.aio has it for asyncio."},
 	{Py_tp_new, queue_new},
 	{Py_tp_dealloc, object_dealloc},
 	{Py_tp_methods, queue_methods},
