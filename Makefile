@@ -54,7 +54,7 @@ lint:                           # layout, layers, warnings, clang-tidy; of C fil
 
 format:
 	@scripts/deps lint
-	@find include src apps bench tests examples -name '*.[ch]' -o -name '*.cc' | xargs clang-format -i
+	@find include src apps bench python tests examples -name '*.[ch]' -o -name '*.cc' | xargs clang-format -i
 
 install: deps                   # below PREFIX, and DESTDIR if set; the library in LIBDIR there. Builds no more than that
 	@scripts/build build build.ninja

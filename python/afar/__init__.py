@@ -9,7 +9,7 @@ Calls block, and other threads run meanwhile. Closing an object closes what was 
 import json
 
 from . import _afar, errors
-from ._afar import Attachment, Buffer, File, Namespace, Region, Volume
+from ._afar import Attachment, Buffer, File, Namespace, Queue, Region, Volume
 from .errors import *  # noqa: F403
 from .files import FileSystem
 
@@ -30,6 +30,10 @@ class Session(_afar.Session):
     def fs(self, name, **options):
         """Opens a file system."""
         return FileSystem(self, name, **options)
+
+    def queue(self, depth=256):
+        """Opens a queue, for one thread; afar.aio.Queue is one for asyncio."""
+        return Queue(self, depth)
 
     def status(self):
         """The cluster as the manager sees it; see afar-json(5)."""

@@ -20,12 +20,13 @@ class RawFile(io.RawIOBase):
         self.file, self.name, self.mode = file, name, mode
         self._position = 0
         self._appends = "a" in mode
+        self.is_any = False  # says that it can do all
 
     def readable(self):
-        return "r" in self.mode or "+" in self.mode
+        return self.is_any or "r" in self.mode or "+" in self.mode
 
     def writable(self):
-        return self.mode.strip("b") != "r"
+        return self.is_any or self.mode.strip("b") != "r"
 
     def seekable(self):
         return True
@@ -81,6 +82,21 @@ class RawFile(io.RawIOBase):
             self.file.close()
 
 
+class Stream(io.BufferedRandom):
+    """A buffered stream for any mode. It is no BufferedReader and no BufferedWriter, because numpy takes these for files of
+    the system."""
+
+    def __init__(self, raw, size=BUFFER_BYTES):
+        raw.is_any = True  # else only a file that is open to read and write can be one
+        super().__init__(raw, size)
+        raw.is_any = False
+
+    def write(self, data):
+        if not self.raw.writable():  # which the raw stream would say when the buffer is full
+            raise io.UnsupportedOperation("the file is open to read alone")
+        return super().write(data)
+
+
 def flags_of(mode):
     """The flags of os.open() for a mode of open()."""
     letters = set(mode) - {"b", "t"}
@@ -104,21 +120,17 @@ class FileSystem(_afar.FileSystem):
 
     def open(self, path, mode="r", buffering=-1, encoding=None, errors=None, newline=None):
         """Opens a file as open() does."""
-        raw = self.open_raw(path, mode.replace("t", ""))
+        flags_of(mode)
         is_text = "b" not in mode
+        if is_text and buffering == 0:
+            raise ValueError("text needs a buffer")
+        raw = self.open_raw(path, mode.replace("t", ""))
         try:
             if buffering == 0:
-                if is_text:
-                    raise ValueError("text needs a buffer")
                 return raw
-            size = buffering if buffering > 1 else BUFFER_BYTES
-            if "+" in mode:
-                stream = io.BufferedRandom(raw, size)
-            elif raw.readable():
+            if not raw.writable():
                 raw.file.read_ahead(True)
-                stream = io.BufferedReader(raw, size)
-            else:
-                stream = io.BufferedWriter(raw, size)
+            stream = Stream(raw, buffering if buffering > 1 else BUFFER_BYTES)
             return io.TextIOWrapper(stream, encoding, errors, newline, buffering == 1) if is_text else stream
         except BaseException:
             raw.close()

@@ -2,7 +2,6 @@
 """File systems for fsspec, and so for pandas, dask, zarr and DuckDB: afar://FILESYSTEM/path."""
 
 import datetime
-import io
 import os
 import posixpath
 import stat as _stat
@@ -11,16 +10,16 @@ import uuid
 from fsspec.spec import AbstractFileSystem
 
 from . import connect
-from .files import BUFFER_BYTES
+from .files import Stream
 
 _types = {_stat.S_IFREG: "file", _stat.S_IFDIR: "directory", _stat.S_IFLNK: "link"}
 
 
-class _Staged(io.BufferedWriter):
+class _Staged(Stream):
     """A file that a transaction writes: it gets its name when that ends well."""
 
     def __init__(self, raw, fs, temporary, path):
-        super().__init__(raw, BUFFER_BYTES)
+        super().__init__(raw)
         self._afar = fs, temporary, path
 
     def commit(self):
@@ -171,7 +170,7 @@ class AfarFileSystem(AbstractFileSystem):
     def _open(self, path, mode="rb", block_size=None, autocommit=True, **_):
         fs, rest = self._at(path)
         if autocommit or "w" not in mode:
-            return fs.open(rest, mode, buffering=BUFFER_BYTES)
+            return fs.open(rest, mode)
         temporary = posixpath.join(posixpath.dirname(rest), f".afar-{uuid.uuid4().hex}")
         return _Staged(fs.open_raw(temporary, mode), fs, temporary, rest)
 

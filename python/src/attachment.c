@@ -86,9 +86,10 @@ static PyMethodDef attachment_methods[] = {OBJECT_METHODS, {0}};
 static PyGetSetDef attachment_getters[] = {OBJECT_GETTERS, {0}};
 
 static PyType_Slot attachment_slots[] = {
-	{Py_tp_doc, "A region's memory, as Region.attach() gives it. It cannot be closed while views of "
-		    "it are there. Touching it when its server has ended, or in a forked child, "
-		    "ends the process by SIGSEGV."},
+	{Py_tp_doc,
+	 "A region's memory, as Region.attach() gives it. It cannot be closed while views of "
+	 "it are there. Touching it when its server has ended, or in a forked child, "
+	 "ends the process by SIGSEGV."},
 	{Py_tp_dealloc, object_dealloc},
 	{Py_tp_methods, attachment_methods},
 	{Py_tp_getset, attachment_getters},

@@ -17,8 +17,9 @@ static PyObject *array_of_tensor(PyObject *object)
 	PyObject *plain, *array;
 
 	if (!PyObject_HasAttrString(object, "detach") || !PyObject_HasAttrString(object, "numpy")) {
-		PyErr_Format(PyExc_TypeError, "a buffer is needed, such as bytes, bytearray or an "
-					      "array, not %R",
+		PyErr_Format(PyExc_TypeError,
+			     "a buffer is needed, such as bytes, bytearray or an "
+			     "array, not %R",
 			     (PyObject *)Py_TYPE(object));
 		return NULL;
 	}
@@ -123,8 +124,8 @@ static int take_arguments(struct arguments *out, const char *method, bool has_du
 
 	*out = (struct arguments){.buffer = nr > 0 ? args[0] : NULL};
 	if (nr > 2) {
-		PyErr_Format(PyExc_TypeError, "%s() takes a buffer and an offset, not %zd arguments",
-			     method, nr);
+		PyErr_Format(PyExc_TypeError,
+			     "%s() takes a buffer and an offset, not %zd arguments", method, nr);
 		return -1;
 	}
 	if (nr == 2 && take_u64(args[1], "offset", &out->offset))

@@ -40,11 +40,11 @@ PyObject *transfer_read(PyObject *self, const struct transfer_calls *calls, PyOb
 PyObject *transfer_bytes(PyObject *self, const struct transfer_calls *calls, size_t length,
 			 uint64_t offset);
 
-#define READ_INTO_DOC                                                                              \
-	PyDoc_STR("read_into(buffer, offset=0)\n--\n\nReads as many bytes as the buffer has, "     \
+#define READ_INTO_DOC                                                                          \
+	PyDoc_STR("read_into(buffer, offset=0)\n--\n\nReads as many bytes as the buffer has, " \
 		  "without a copy. Returns how many.")
-#define WRITE_DOC                                                                                  \
-	PyDoc_STR("write(buffer, offset=0)\n--\n\nWrites all of the buffer, without a copy. "      \
+#define WRITE_DOC                                                                             \
+	PyDoc_STR("write(buffer, offset=0)\n--\n\nWrites all of the buffer, without a copy. " \
 		  "Returns how many bytes.")
 #define READ_DOC PyDoc_STR("read(length, offset=0)\n--\n\nReads into new bytes.")
 

@@ -53,7 +53,8 @@ int take_u64(PyObject *object, const char *name, uint64_t *out)
 const char *take_text(PyObject *object)
 {
 	Py_ssize_t length;
-	const char *text = PyUnicode_Check(object) ? PyUnicode_AsUTF8AndSize(object, &length) : NULL;
+	const char *text =
+		PyUnicode_Check(object) ? PyUnicode_AsUTF8AndSize(object, &length) : NULL;
 
 	if (text && strlen(text) == (size_t)length)
 		return text;

@@ -41,7 +41,10 @@ struct field {
 	enum field_kind kind;
 };
 
-#define FIELD(type, member, kind) {#member, offsetof(type, member), kind}
+#define FIELD(type, member, kind)                     \
+	{                                             \
+#member, offsetof(type, member), kind \
+	}
 
 int stat_load(void);
 /* Makes an afar.Stat of a struct; `fields` ends with a name of NULL. */
@@ -53,8 +56,8 @@ PyObject *stat_make(const struct field *fields, const void *data);
 /* Appends an item, and takes it. 0, or -1 with an exception, also if it is NULL. */
 int list_add(PyObject *list, PyObject *item);
 
-/* Calls `next` until it adds nothing more: it lists what comes after `state`, and returns how many it
- * put into `list`, or -1 with an exception. Returns the list. */
+/* Returns a list of all that `next` adds, which is called until it adds nothing more. It returns how many it
+ * added, or -1 with an exception. */
 PyObject *list_all(long (*next)(void *state, PyObject *list), void *state);
 
 #endif

@@ -170,16 +170,17 @@ static PyObject *file_read_ahead(PyObject *self, PyObject *argument)
 
 	if (!file)
 		return NULL;
-	CALL(ret, afar_file_advise(file, is_sequential ? AFAR_ADVICE_SEQUENTIAL
-						       : AFAR_ADVICE_NORMAL));
+	CALL(ret,
+	     afar_file_advise(file, is_sequential ? AFAR_ADVICE_SEQUENTIAL : AFAR_ADVICE_NORMAL));
 	return object_end(self, ret);
 }
 
 static PyMethodDef file_methods[] = {
 	OBJECT_METHODS,
 	{"read_into", FAST_METHOD(file_read_into),
-	 PyDoc_STR("read_into(buffer, offset=0)\n--\n\nReads without a copy. Returns how many bytes: "
-		   "fewer than the buffer has at the end of the file alone.")},
+	 PyDoc_STR(
+		 "read_into(buffer, offset=0)\n--\n\nReads without a copy. Returns how many bytes: "
+		 "fewer than the buffer has at the end of the file alone.")},
 	{"write", FAST_METHOD(file_write), WRITE_DOC},
 	{"read", KEYWORD_METHOD(file_read), READ_DOC},
 	{"append", file_append, METH_O,
@@ -199,7 +200,8 @@ static PyMethodDef file_methods[] = {
 static PyGetSetDef file_getters[] = {OBJECT_GETTERS, {0}};
 
 static PyType_Slot file_slots[] = {
-	{Py_tp_doc, "An open file. FileSystem.open_file() makes it; FileSystem.open() makes a stream."},
+	{Py_tp_doc,
+	 "An open file. FileSystem.open_file() makes it; FileSystem.open() makes a stream."},
 	{Py_tp_dealloc, object_dealloc},
 	{Py_tp_methods, file_methods},
 	{Py_tp_getset, file_getters},

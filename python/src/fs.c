@@ -111,8 +111,8 @@ static PyObject *fs_sync(PyObject *self, PyObject *none)
 
 PyObject *session_create_fs(PyObject *self, PyObject *arguments, PyObject *keywords)
 {
-	static char *names[] = {"name",	     "tier", "width", "stripe_bytes", "max_bytes",
-				"max_inodes", "mode", NULL};
+	static char *names[] = {"name",	     "tier",	   "width", "stripe_bytes",
+				"max_bytes", "max_inodes", "mode",  NULL};
 	struct afar_policy pool = {.size = sizeof(pool)};
 	struct afar_fs_policy policy = {
 		.size = sizeof(policy), .pool = &pool, .uid = geteuid(), .gid = getegid()};
@@ -191,7 +191,8 @@ static PyMethodDef fs_methods[] = {
 	{"sync", fs_sync, METH_NOARGS,
 	 PyDoc_STR("sync()\n--\n\nMakes all that was written durable, if it is on flash.")},
 	{"open_file", KEYWORD_METHOD(file_make),
-	 PyDoc_STR("open_file(path, flags=os.O_RDONLY, mode=0o644)\n--\n\nOpens a file, with flags of "
+	 PyDoc_STR("open_file(path, flags=os.O_RDONLY, mode=0o644)\n--\n\nOpens a file, with flags "
+		   "of "
 		   "os.open().")},
 	FS_NAME_METHODS,
 	{0},
@@ -200,8 +201,9 @@ static PyMethodDef fs_methods[] = {
 static PyGetSetDef fs_getters[] = {OBJECT_GETTERS, {0}};
 
 static PyType_Slot fs_slots[] = {
-	{Py_tp_doc, "FileSystem(session, name, *, read_only=False, retry=0)\n--\n\nAn open file system. "
-		    "Paths are from its root."},
+	{Py_tp_doc,
+	 "FileSystem(session, name, *, read_only=False, retry=0)\n--\n\nAn open file system. "
+	 "Paths are from its root."},
 	{Py_tp_new, fs_new},
 	{Py_tp_dealloc, object_dealloc},
 	{Py_tp_methods, fs_methods},

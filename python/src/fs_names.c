@@ -36,7 +36,8 @@ PyObject *fs_stat(PyObject *self, PyObject *arguments, PyObject *keywords)
 					 &path, &follows))
 		return NULL;
 	if (object_enter(self)) {
-		CALL(ret, path_walk((struct fs *)self, &path, follows ? 0 : AFAR_WALK_NOFOLLOW, &stat));
+		CALL(ret,
+		     path_walk((struct fs *)self, &path, follows ? 0 : AFAR_WALK_NOFOLLOW, &stat));
 		result = ret < 0 ? error_raise(ret) : stat_make(file_fields, &stat);
 		object_leave(self);
 	}
@@ -277,8 +278,9 @@ PyObject *fs_rename(PyObject *self, PyObject *arguments, PyObject *keywords)
 	PyObject *result = NULL;
 	unsigned flags;
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&O&|$pp:rename", names, path_convert,
-					 &path, path_convert, &new_path, &replaces, &exchanges))
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&O&|$pp:rename", names,
+					 path_convert, &path, path_convert, &new_path, &replaces,
+					 &exchanges))
 		return NULL;
 	flags = (replaces ? 0 : AFAR_RENAME_NOREPLACE) | (exchanges ? AFAR_RENAME_EXCHANGE : 0);
 	if (!path_need_name(&path) && !path_need_name(&new_path) && object_enter(self)) {
@@ -311,9 +313,9 @@ PyObject *fs_set(PyObject *self, PyObject *arguments, PyObject *keywords)
 	int follows = 1, ret;
 	unsigned mask;
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&|$OOOOOOp:set", names, path_convert,
-					 &path, &given[0], &given[1], &given[2], &given[3],
-					 &given[4], &given[5], &follows))
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&|$OOOOOOp:set", names,
+					 path_convert, &path, &given[0], &given[1], &given[2],
+					 &given[3], &given[4], &given[5], &follows))
 		return NULL;
 	mask = (given[0] ? AFAR_SET_MODE : 0) | (given[1] ? AFAR_SET_UID : 0) |
 	       (given[2] ? AFAR_SET_GID : 0) | (given[3] ? AFAR_SET_SIZE : 0) |
@@ -326,8 +328,8 @@ PyObject *fs_set(PyObject *self, PyObject *arguments, PyObject *keywords)
 	    (given[3] && take_u64(given[3], "bytes", &to.bytes)))
 		goto out;
 	if (object_enter(self)) {
-		CALL(ret, set_attributes((struct fs *)self, &path,
-					 follows ? 0 : AFAR_WALK_NOFOLLOW, mask, &to));
+		CALL(ret, set_attributes((struct fs *)self, &path, follows ? 0 : AFAR_WALK_NOFOLLOW,
+					 mask, &to));
 		result = object_end(self, ret);
 	}
 out:

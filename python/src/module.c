@@ -7,7 +7,7 @@
 #include "object.h"
 
 PyTypeObject *session_type, *namespace_type, *region_type, *attachment_type, *buffer_type,
-	*volume_type, *fs_type, *file_type;
+	*queue_type, *volume_type, *fs_type, *file_type;
 
 static struct {
 	const char *name;
@@ -19,6 +19,7 @@ static struct {
 	{"Region", &region_spec, &region_type},
 	{"Attachment", &attachment_spec, &attachment_type},
 	{"Buffer", &buffer_spec, &buffer_type},
+	{"Queue", &queue_spec, &queue_type},
 	{"Volume", &volume_spec, &volume_type},
 	{"FileSystem", &fs_spec, &fs_type},
 	{"File", &file_spec, &file_type},
@@ -32,12 +33,12 @@ static struct PyModuleDef module_definition = {
 	.m_size = -1,
 };
 
-/* Of the library that runs, which may be newer than the headers. */
+/* Adds the release of the library that runs, which may be newer than the headers. */
 static int add_version(PyObject *module)
 {
 	unsigned version = afar_version();
-	PyObject *text = PyUnicode_FromFormat("%u.%u.%u", version / 1000000,
-					      version / 1000 % 1000, version % 1000);
+	PyObject *text = PyUnicode_FromFormat("%u.%u.%u", version / 1000000, version / 1000 % 1000,
+					      version % 1000);
 	int ret = text ? PyModule_AddObjectRef(module, "version", text) : -1;
 
 	Py_XDECREF(text);

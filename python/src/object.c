@@ -96,9 +96,10 @@ static int close_all(struct object *object)
 		return -1;
 	}
 	if (object->nr_views) {
-		PyErr_Format(PyExc_BufferError,
-			     "the %s has memory that %u views use: release these before it is closed",
-			     object->kind->what, object->nr_views);
+		PyErr_Format(
+			PyExc_BufferError,
+			"the %s has memory that %u views use: release these before it is closed",
+			object->kind->what, object->nr_views);
 		return -1;
 	}
 	if (object->kind->prepare && object->kind->prepare(object, false))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What all objects of the module share: a handle of libafar, the object that it was opened through, and
- * those that were opened through it. An object closes its children before itself.
+ * Each object of the module has a handle of libafar, a parent that it was opened through, and children.
+ * An object closes its children before itself.
  *
  * All of this is read and changed with the GIL held. Calls of the library run without it, between
  * object_enter() and object_leave(): nobody closes a handle that a call uses.
@@ -29,8 +29,8 @@ struct object_kind {
 struct object {
 	PyObject ob_base;
 	const struct object_kind *kind;
-	void *handle;		/* NULL: closed */
-	struct object *parent;	/* counted; NULL: a session */
+	void *handle;		 /* NULL: closed */
+	struct object *parent;	 /* counted; NULL: a session */
 	struct object *children; /* not counted: each takes itself out */
 	struct object *next, **link;
 	unsigned nr_calls; /* that use the handle now */
@@ -58,30 +58,31 @@ PyObject *object_exit(PyObject *self, PyObject *arguments);
 PyObject *object_is_closed(PyObject *self, void *none);
 void object_dealloc(PyObject *self);
 
-#define OBJECT_METHODS                                                                             \
-	{"close", object_close, METH_NOARGS,                                                       \
-	 PyDoc_STR("close()\n--\n\nCloses this, and first all that was opened through it.")},      \
-		{"__enter__", object_self, METH_NOARGS, NULL},                                     \
-	{                                                                                          \
-		"__exit__", object_exit, METH_VARARGS, NULL                                        \
+#define OBJECT_METHODS                                                                        \
+	{"close", object_close, METH_NOARGS,                                                  \
+	 PyDoc_STR("close()\n--\n\nCloses this, and first all that was opened through it.")}, \
+		{"__enter__", object_self, METH_NOARGS, NULL},                                \
+	{                                                                                     \
+		"__exit__", object_exit, METH_VARARGS, NULL                                   \
 	}
 
-#define OBJECT_GETTERS                                                                             \
-	{                                                                                          \
-		"closed", object_is_closed, NULL, PyDoc_STR("Whether it was closed."), NULL        \
+#define OBJECT_GETTERS                                                                      \
+	{                                                                                   \
+		"closed", object_is_closed, NULL, PyDoc_STR("Whether it was closed."), NULL \
 	}
 
 /* A call of libafar without the GIL. */
-#define CALL(result, call)                                                                         \
-	do {                                                                                       \
-		PyThreadState *thread_state = PyEval_SaveThread();                                 \
-		(result) = (call);                                                                 \
-		PyEval_RestoreThread(thread_state);                                                \
+#define CALL(result, call)                                         \
+	do {                                                       \
+		PyThreadState *thread_state = PyEval_SaveThread(); \
+		(result) = (call);                                 \
+		PyEval_RestoreThread(thread_state);                \
 	} while (0)
 
 /* A method of METH_VARARGS | METH_KEYWORDS, in a table. */
-#define KEYWORD_METHOD(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
-#define FAST_METHOD(function)	 (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS
+#define KEYWORD_METHOD(function) \
+	(PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
+#define FAST_METHOD(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL | METH_KEYWORDS
 
 /* ---- Types, each made by its file ------------------------------------------------------------ */
 

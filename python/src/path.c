@@ -70,6 +70,7 @@ int path_need_name(const struct path *path)
 {
 	if (*path->name)
 		return 0;
-	error_raise_line(-EINVAL, "the path is the root's, which cannot be made, removed or renamed");
+	error_raise_line(-EINVAL,
+			 "the path is the root's, which cannot be made, removed or renamed");
 	return -1;
 }

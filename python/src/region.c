@@ -118,8 +118,9 @@ static int take_range(PyObject *self, PyObject *key, Py_ssize_t *start, Py_ssize
 		if (PySlice_Unpack(key, start, &stop, &step))
 			return -1;
 		if (step != 1) {
-			PyErr_SetString(PyExc_ValueError, "slices of a region have no step: read the "
-							  "range, and slice that");
+			PyErr_SetString(PyExc_ValueError,
+					"slices of a region have no step: read the "
+					"range, and slice that");
 			return -1;
 		}
 		*length = PySlice_AdjustIndices(size, start, &stop, step);
@@ -302,15 +303,17 @@ static PyMethodDef region_methods[] = {
 	{"write", FAST_METHOD(region_write), WRITE_DOC},
 	{"read", KEYWORD_METHOD(region_read), READ_DOC},
 	{"attach", KEYWORD_METHOD(attachment_make),
-	 PyDoc_STR("attach(offset=0, length=None, *, writable=False)\n--\n\nThe memory itself, where "
-		   "its servers are on this machine: memoryview() of that copies nothing.")},
+	 PyDoc_STR(
+		 "attach(offset=0, length=None, *, writable=False)\n--\n\nThe memory itself, where "
+		 "its servers are on this machine: memoryview() of that copies nothing.")},
 	{"fetch_add", region_fetch_add, METH_VARARGS,
 	 PyDoc_STR("fetch_add(offset, operand)\n--\n\nAdds to a 64-bit word, at once for all. "
 		   "Returns what it was.")},
 	{"compare_swap", region_compare_swap, METH_VARARGS,
 	 PyDoc_STR("compare_swap(offset, compare, operand)\n--\n\nSets a 64-bit word to `operand` "
 		   "if it is `compare`. Returns what it was.")},
-	{"stat", region_stat, METH_NOARGS, PyDoc_STR("stat()\n--\n\nWhat the manager knows of it.")},
+	{"stat", region_stat, METH_NOARGS,
+	 PyDoc_STR("stat()\n--\n\nWhat the manager knows of it.")},
 	{"sync", region_sync, METH_NOARGS,
 	 PyDoc_STR("sync()\n--\n\nMakes it durable, if it is on flash.")},
 	{"seal", region_seal, METH_NOARGS,

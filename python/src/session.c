@@ -22,8 +22,9 @@ static const struct object_kind session_kind = {"session", session_close, NULL};
 
 static PyObject *session_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-	static char *names[] = {"uri",	       "key_file",    "timeout",	    "path",
-				"cache_bytes", "spin_us", "registration_bytes", "congestion", NULL};
+	static char *names[] = {
+		"uri",	   "key_file",		 "timeout",    "path", "cache_bytes",
+		"spin_us", "registration_bytes", "congestion", NULL};
 	struct afar_session_options options = {.size = sizeof(options),
 					       .registration_bytes = REGISTRATION_BYTES};
 	PyObject *key_file = NULL, *self = NULL;
@@ -143,11 +144,10 @@ static PyObject *session_create_namespace(PyObject *self, PyObject *arguments, P
 	void *session;
 	int ret;
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords,
-					 "s|$O&O&O&O&:create_namespace", names, &name,
-					 convert_tier, &policy.tier, convert_u32, &policy.width,
-					 convert_u64, &policy.stripe_bytes, convert_u64,
-					 &policy.max_bytes))
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "s|$O&O&O&O&:create_namespace", names,
+					 &name, convert_tier, &policy.tier, convert_u32,
+					 &policy.width, convert_u64, &policy.stripe_bytes,
+					 convert_u64, &policy.max_bytes))
 		return NULL;
 	session = object_enter(self);
 	if (!session)
@@ -185,7 +185,8 @@ static long next_namespaces(void *state, PyObject *list)
 	int nr;
 
 	all->stats[0].size = sizeof(all->stats[0]);
-	CALL(nr, afar_namespace_list(all->session, *all->after ? all->after : NULL, all->stats, 32));
+	CALL(nr,
+	     afar_namespace_list(all->session, *all->after ? all->after : NULL, all->stats, 32));
 	if (nr < 0)
 		return error_raise(nr), -1;
 	for (int i = 0; i < nr; i++) {

@@ -256,8 +256,9 @@ static PyMethodDef volume_methods[] = {
 	OBJECT_METHODS,
 	{"read_into", FAST_METHOD(volume_read_into), READ_INTO_DOC},
 	{"write", FAST_METHOD(volume_write),
-	 PyDoc_STR("write(buffer, offset=0, durable=False)\n--\n\nWrites all of the buffer, without "
-		   "a copy; with `durable` it outlives loss of power. Returns how many bytes.")},
+	 PyDoc_STR(
+		 "write(buffer, offset=0, durable=False)\n--\n\nWrites all of the buffer, without "
+		 "a copy; with `durable` it outlives loss of power. Returns how many bytes.")},
 	{"read", KEYWORD_METHOD(volume_read), READ_DOC},
 	{"zero", volume_zero, METH_VARARGS,
 	 PyDoc_STR("zero(offset, length)\n--\n\nHas a range read as zeros.")},

@@ -197,6 +197,9 @@ class Fsspec(unittest.TestCase):
 
     def tearDown(self):
         self.spec.session.close()
+        for spec in type(self.spec)._cache.values():  # that fsspec.open() made
+            spec.session.close()
+        self.spec.clear_instance_cache()
         with afar.connect() as session:
             session.delete_fs("spec")
 
