@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "fabric/driven/driven.h"
 #include "fabric/local/local.h"
 #include "fabric/ofi/ofi.h"
 #include "fabric/tcp/tcp.h"
@@ -39,11 +40,44 @@ int fabric_transport_check(const char *name, char *problem, size_t size)
 	return -EINVAL;
 }
 
+/* Finds the transport below a driven one. False: it is none. */
+static bool cut_suffix(const char *name, char below[static FABRIC_NAME_MAX])
+{
+	const size_t length = strlen(name), suffix = strlen(DRIVEN_SUFFIX);
+
+	if (length <= suffix || length - suffix >= FABRIC_NAME_MAX - suffix ||
+	    strcmp(name + length - suffix, DRIVEN_SUFFIX) != 0)
+		return false;
+	memcpy(below, name, length - suffix);
+	below[length - suffix] = '\0';
+	return true;
+}
+
+void fabric_name_paged(const struct fabric *fabric, char out[static FABRIC_NAME_MAX])
+{
+	snprintf(out, FABRIC_NAME_MAX, "%s%s", fabric->attributes.transport,
+		 fabric->paged ? "" : DRIVEN_SUFFIX);
+}
+
+bool fabric_transport_is_over(const char *transport, const char *wanted)
+{
+	char below[FABRIC_NAME_MAX];
+
+	return strcmp(transport, wanted) == 0 ||
+	       (cut_suffix(transport, below) && strcmp(below, wanted) == 0);
+}
+
 int fabric_open_at(const char *transport, const char *address, struct fabric **out)
 {
-	char problem[128];
+	char problem[128], below[FABRIC_NAME_MAX];
+	int ret;
 
+	if (cut_suffix(transport, below) && find_transport(below))
+		return driven_open(below, address, out);
 	if (fabric_transport_check(transport, problem, sizeof(problem)))
 		return error_fail(-EINVAL, "open a transport: %s", problem);
-	return find_transport(transport)->open(transport, address, out);
+	ret = find_transport(transport)->open(transport, address, out);
+	if (ret == 0)
+		(*out)->nr_receives = FABRIC_RECEIVE_MAX;
+	return ret;
 }

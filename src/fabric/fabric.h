@@ -2,7 +2,8 @@
 /*
  * The fabric seam: connections, one-sided transfers and queues, on any transport.
  *
- * A transport is some tables of functions in one folder: tcp/, local/, or ofi/ (libfabric's verbs).
+ * A transport is some tables of functions in one folder: tcp/, local/, or ofi/ (libfabric's verbs). In
+ * driven/ is one over another, which has paged memory where targets are passive.
  * Here is the table that each has; listener.h has that of the end that listens. Tables that only
  * some have are in paged.h, mapped.h and atomics.h. Callers use the inline wrappers. Code above
  * this seam passes a transport's name through, and does not look at it.
@@ -30,11 +31,13 @@
 
 #define FABRIC_ADDRESS_MAX \
 	130 /* bytes of a printed address, final 0 included: a Unix socket's, too */
-#define FABRIC_PRIVATE_MAX     48 /* bytes of private data every transport can carry */
-#define FABRIC_IOV_MAX	       4  /* local pieces of one transfer */
-#define FABRIC_RECEIVE_MAX     8  /* receives that may be posted on one endpoint     */
-#define FABRIC_CONGESTION_MAX  16 /* bytes of a congestion control's name, final 0 included */
-#define FABRIC_CONGESTIONS_MAX 64 /* bytes of several names, with commas between them */
+#define FABRIC_PRIVATE_MAX     48  /* bytes of private data every transport can carry */
+#define FABRIC_IOV_MAX	       4   /* local pieces of one transfer */
+#define FABRIC_RECEIVE_MAX     8   /* receives that may be posted on one endpoint     */
+#define FABRIC_RECEIVE_MOST    128 /* … where the fabric's owner wants more (nr_receives) */
+#define FABRIC_NAME_MAX	       16  /* bytes of a transport's name, final 0 included */
+#define FABRIC_CONGESTION_MAX  16  /* bytes of a congestion control's name, final 0 included */
+#define FABRIC_CONGESTIONS_MAX 64  /* bytes of several names, with commas between them */
 /* The largest context of an operation. To libfabric's verbs UINT64_MAX means "no completion". */
 #define FABRIC_CONTEXT_MAX (UINT64_MAX - 1)
 
@@ -42,8 +45,12 @@ struct fabric_attributes {
 	const char *transport;	       /* "tcp", "local", "verbs"                                 */
 	bool is_target_passive;	       /* a stopped target process does not hold transfers up */
 	bool needs_local_registration; /* each local piece needs a fabric_memory's descriptor */
-	bool needs_shared_memory;      /* memory for peers must be whole pieces of base/shared.h */
-	const char *loopback; /* listen here and connect to it, in one process; NULL: none */
+	/* The target moves the bytes of transfers between its memory and ours. So the memory of
+	 * pieces is registered for peers: with FABRIC_REMOTE_READ for writes, and _WRITE for
+	 * reads. */
+	bool lends_local_memory;
+	bool needs_shared_memory; /* memory for peers must be whole pieces of base/shared.h */
+	const char *loopback;	  /* listen here and connect to it, in one process; NULL: none */
 	/* A completed write may not be visible yet to those who use another connection or the
 	 * target's processor. A later read on the same connection makes it visible. */
 	bool writes_need_flush;
@@ -128,6 +135,9 @@ struct fabric {
 	 * (NULL means the same), "system", or a name that fabric_congestion_check() accepts. The
 	 * fabric's owner sets it and keeps the string. Transports without a choice ignore it. */
 	const char *congestion;
+	/* Receives that may be posted on one endpoint: FABRIC_RECEIVE_MAX, unless the fabric's owner
+	 * says otherwise before it opens anything. At most FABRIC_RECEIVE_MOST. Not over local. */
+	uint32_t nr_receives;
 };
 struct fabric_domain {
 	struct fabric *fabric;
@@ -228,13 +238,21 @@ struct fabric_ops {
 		    uint64_t context);
 };
 
-/* Opens a transport by name, at `address` or at any (NULL). -EINVAL: no such transport or
- * address. */
+/* Opens a transport by name, at `address` or at any (NULL). The name of one with "-driven" behind it
+ * opens driven/ over that. -EINVAL: no such transport or address. */
 int fabric_open_at(const char *transport, const char *address, struct fabric **out);
 
 /* Checks that there is a transport of this name. -EINVAL: no; `problem` says so and what there is,
  * as the end of a sentence. */
 int fabric_transport_check(const char *name, char *problem, size_t size);
+
+/* Names the transport that has paged memory where this fabric leads: itself, or what is driven over
+ * it. */
+void fabric_name_paged(const struct fabric *fabric, char out[static FABRIC_NAME_MAX]);
+
+/* Returns whether a session that was told to use one transport alone may use another: it is that
+ * one, or is driven over it. */
+bool fabric_transport_is_over(const char *transport, const char *wanted);
 
 /* Checks that `name` may be the setting `congestion` of a fabric here. -EINVAL: no; `problem` says
  * why and what to do, as the end of a sentence. */

@@ -26,7 +26,10 @@ struct fabric_paged {
 	bool is_write;
 	bool is_durable; /* a write: it ends once it survives the loss of power */
 	bool is_checked; /* it begins with a block of CHECKSUM_BLOCK bytes, and has sums */
-	void *addr;	 /* where the bytes are, or are to be: `take` sets it */
+	/* A device moves the bytes at `addr` themselves: memory that was lent (fabric_paged_lend())
+	 * is best. */
+	bool is_moved_in_place;
+	void *addr; /* where the bytes are, or are to be: `take` sets it */
 	/* If it is checked, where the CRC32C of each block is, or is to be: `take` sets it, too. The
 	 * sum of a block that the transfer has in part is that with zeros behind. A write begins
 	 * with those that its peer has made. A read has those that are kept when it ends. */
@@ -66,6 +69,9 @@ struct fabric_paged_ops {
 	 * a transfer in progress goes on. */
 	int (*memory_register)(struct fabric_domain *domain, struct fabric_pager *pager,
 			       uint64_t length, unsigned access, struct fabric_memory *out);
+	/* Says which memory pagers will take for transfers. It stays until the fabric is closed. NULL: it
+	 * does not matter. */
+	int (*lend)(struct fabric *fabric, void *addr, size_t length);
 	/* A write that completes when its bytes survive the loss of power. For paged memory alone;
 	 * to other memory it ends the connection. */
 	int (*write_durable)(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
@@ -94,6 +100,13 @@ static inline int fabric_memory_register_paged(struct fabric_domain *domain,
 	const struct fabric_paged_ops *paged = domain->fabric->paged;
 
 	return paged ? paged->memory_register(domain, pager, length, access, out) : -EOPNOTSUPP;
+}
+
+/* Call it before anything is served. Errors, with a sentence: those of fabric_memory_register(),
+ * -ENOSPC. */
+static inline int fabric_paged_lend(struct fabric *fabric, void *addr, size_t length)
+{
+	return fabric->paged && fabric->paged->lend ? fabric->paged->lend(fabric, addr, length) : 0;
 }
 
 /* -EOPNOTSUPP: the transport cannot. */

@@ -105,6 +105,12 @@ out_free:
 	return ret;
 }
 
+void *zones_memory(const struct zones *zones, size_t *length)
+{
+	*length = zones->stat.bytes;
+	return zones->memory;
+}
+
 void zones_close(struct zones *zones)
 {
 	if (!zones)

@@ -54,6 +54,9 @@ int zones_open(uint64_t bytes, struct zones **out);
 /* All buffers must be back. NULL is allowed. */
 void zones_close(struct zones *zones);
 
+/* Returns the memory that all buffers are in. It stays until zones_close(). */
+void *zones_memory(const struct zones *zones, size_t *length);
+
 /*
  * Takes a buffer for `length` bytes. If none suffices, it takes a smaller one, and the rest needs
  * another. NULL: try again when a buffer was given back.

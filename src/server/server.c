@@ -231,7 +231,8 @@ static int check_stores(const struct server_options *options)
 static int open_stores(struct server *server, const struct server_options *options)
 {
 	uint32_t nr_descriptors = raise_descriptor_limit();
-	char address[FABRIC_ADDRESS_MAX];
+	char address[FABRIC_ADDRESS_MAX], driven_address[FABRIC_ADDRESS_MAX];
+	char driven_transport[FABRIC_NAME_MAX];
 	struct store_options store = {
 		.address = address,
 		.near_transport = lanes_near_transport(server->lanes),
@@ -247,6 +248,10 @@ static int open_stores(struct server *server, const struct server_options *optio
 	struct store *opened;
 
 	stores_host(options, address);
+	if (lanes_find_driven(server->lanes, driven_transport, driven_address)) {
+		store.driven_transport = driven_transport;
+		store.driven_address = driven_address;
+	}
 	stores_set(&server->stores, server->lanes, &store, options->stores_port);
 	for (unsigned i = 0; i < options->nr_stores && ret == 0; i++)
 		ret = stores_open(&server->stores, options->stores[i].path,

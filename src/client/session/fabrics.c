@@ -25,6 +25,13 @@ void fabrics_close(struct fabrics *fabrics)
 
 /* ---- With the lock held */
 
+/* Our writes are read by the target, and our reads written. */
+static unsigned lent_access(unsigned access)
+{
+	return access | ((access & FABRIC_LOCAL_READ) != 0 ? FABRIC_REMOTE_READ : 0U) |
+	       ((access & FABRIC_LOCAL_WRITE) != 0 ? FABRIC_REMOTE_WRITE : 0U);
+}
+
 static int register_on(struct fabrics *fabrics, const struct fabric *fabric, unsigned number,
 		       struct fabrics_memory *memory)
 {
@@ -35,6 +42,8 @@ static int register_on(struct fabrics *fabrics, const struct fabric *fabric, uns
 		return 0;
 	if (!fabric_is_driven(fabric))
 		access &= FABRIC_LOCAL;
+	if (fabric->attributes.lends_local_memory)
+		access = lent_access(access);
 	if (!fabric->attributes.needs_local_registration && !(access & ~(unsigned)FABRIC_LOCAL))
 		return 0;
 	ret = fabric_memory_register(fabric->domain, memory->addr, memory->length, access,

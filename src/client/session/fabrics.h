@@ -20,8 +20,8 @@
 #include "fabric/fabric.h"
 #include "rpc/rpc.h"
 
-#define FABRICS_MAX	     4	/* transports of a session, or devices */
-#define FABRIC_TRANSPORT_MAX 16 /* bytes of a transport's name, with its final 0 */
+#define FABRICS_MAX	     6 /* transports of a session, or devices */
+#define FABRIC_TRANSPORT_MAX FABRIC_NAME_MAX
 
 struct fabrics {
 	struct rpc_loop *loop;	/* the session's; watches for dead servers. NULL: none does */

@@ -20,6 +20,8 @@ static int create_at_depth(struct ofi_queue *queue, struct fi_info *info,
 	size_t offered = info->tx_attr->size;
 	int ret;
 
+	/* No more is received, and verbs sets room in the CQ apart for it. */
+	info->rx_attr->size = queue->base.fabric->nr_receives;
 	if (offered < queue->depth)
 		info->tx_attr->size = queue->depth;
 	ret = fi_endpoint(domain, info, &endpoint->ep, endpoint);

@@ -159,9 +159,6 @@ static void describe(struct ofi_fabric *fabric, const struct fabric_ops *ops)
 	fabric->is_virtual_addressed = (mr_mode & FI_MR_VIRT_ADDR) != 0;
 	fabric->picks_keys = (mr_mode & FI_MR_PROV_KEY) != 0;
 
-	/* No more is received, and verbs sets room in the CQ apart for it. */
-	fabric->info->rx_attr->size = FABRIC_RECEIVE_MAX;
-
 	attributes->transport = ops->transport;
 	attributes->is_target_passive = true;
 	/* A write is acknowledged when the NIC has it. */

@@ -321,7 +321,7 @@ static int open_cq(struct ofi_queue *queue, struct ofi_cq *cq)
 	/* Room for all that can be in flight: on verbs an overrun CQ is dead. */
 	struct fi_cq_attr attributes = {
 		.size = (size_t)(cq->is_private ? 1 : OFI_SHARERS_MAX) *
-			(queue->depth + FABRIC_RECEIVE_MAX),
+			(queue->depth + queue->base.fabric->nr_receives),
 		.format = FI_CQ_FORMAT_CONTEXT,
 		.wait_obj = FI_WAIT_FD,
 	};

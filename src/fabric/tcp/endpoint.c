@@ -304,7 +304,7 @@ void tcp_endpoint_fail_rest(struct tcp_endpoint *endpoint, struct tcp_sink *sink
 			tcp_sink_put(sink, out->context, status);
 	}
 	while (endpoint->receive_first != endpoint->receive_end && !tcp_sink_is_full(sink)) {
-		uint32_t index = endpoint->receive_first++ % FABRIC_RECEIVE_MAX;
+		uint32_t index = endpoint->receive_first++ % FABRIC_RECEIVE_MOST;
 
 		tcp_sink_put(sink, endpoint->receives[index].context, status);
 	}
@@ -476,9 +476,9 @@ int tcp_receive(struct fabric_endpoint *base, const struct fabric_piece *piece, 
 		return -ENOTCONN;
 	if (context > FABRIC_CONTEXT_MAX)
 		return -EINVAL;
-	if (endpoint->receive_end - endpoint->receive_first == FABRIC_RECEIVE_MAX)
+	if (endpoint->receive_end - endpoint->receive_first == base->queue->fabric->nr_receives)
 		return -EAGAIN;
-	endpoint->receives[endpoint->receive_end++ % FABRIC_RECEIVE_MAX] =
+	endpoint->receives[endpoint->receive_end++ % FABRIC_RECEIVE_MOST] =
 		(struct tcp_receive){piece->addr, piece->length, context};
 	if (endpoint->lacks_receive) {
 		/* The message is here: nobody may sleep on it. */

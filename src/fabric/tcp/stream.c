@@ -330,7 +330,7 @@ static enum step take_failure(struct tcp_endpoint *endpoint, const struct tcp_fr
 static enum step take_message(struct tcp_endpoint *endpoint, const struct tcp_frame *frame)
 {
 	const struct tcp_receive *receive =
-		&endpoint->receives[endpoint->receive_first % FABRIC_RECEIVE_MAX];
+		&endpoint->receives[endpoint->receive_first % FABRIC_RECEIVE_MOST];
 	struct iovec iov;
 
 	if (endpoint->receive_first == endpoint->receive_end) {
@@ -450,7 +450,7 @@ __attribute__((noinline)) static void finish_checked(struct tcp_endpoint *endpoi
 
 static void finish_message(struct tcp_endpoint *endpoint, struct tcp_sink *sink)
 {
-	uint32_t index = endpoint->receive_first++ % FABRIC_RECEIVE_MAX;
+	uint32_t index = endpoint->receive_first++ % FABRIC_RECEIVE_MOST;
 
 	tcp_sink_put(sink, endpoint->receives[index].context, 0);
 }

@@ -170,7 +170,7 @@ struct tcp_endpoint {
 	 * none. */
 	uint32_t *sums;
 
-	struct tcp_receive receives[FABRIC_RECEIVE_MAX];
+	struct tcp_receive receives[FABRIC_RECEIVE_MOST];
 	uint32_t receive_first, receive_end;
 
 	struct tcp_incoming in;

@@ -76,7 +76,8 @@ static int check_lend(struct core *core, const struct server *server, const Afar
 	int ret;
 
 	if (!ask->store || !ask->lane || !is_lane_of(ask->lane, ask->store) ||
-	    (ask->near_lane && !is_lane_of(ask->near_lane, ask->store)))
+	    (ask->near_lane && !is_lane_of(ask->near_lane, ask->store)) ||
+	    (ask->driven_lane && !is_lane_of(ask->driven_lane, ask->store)))
 		return error_fail(-EINVAL,
 				  "join the cluster: what is said of a store is malformed; use a "
 				  "server of this version");
@@ -106,7 +107,7 @@ int store_lend(struct core *core, struct session *session, struct event *event)
 	const Afar__StoreLend *ask = event->request->store_lend;
 	struct live_server *live = core_live_server_of(core, event->peer);
 	Afar__StoreJoined *joined;
-	struct lane lanes[2];
+	struct lane lanes[3];
 	size_t nr_lanes = 0;
 	int ret;
 
@@ -124,6 +125,8 @@ int store_lend(struct core *core, struct session *session, struct event *event)
 	event->reply->result_case = AFAR__REPLY__RESULT_STORE_JOINED;
 	ret = flash_join_store(core, live->server, ask->store, joined);
 	lanes[nr_lanes++] = lane_of(ask->lane);
+	if (ask->driven_lane)
+		lanes[nr_lanes++] = lane_of(ask->driven_lane);
 	if (ask->near_lane)
 		lanes[nr_lanes++] = lane_of(ask->near_lane);
 	return ret == 0 ? set_lanes(core, live->server, ask->store->store, lanes, nr_lanes) : ret;

@@ -403,8 +403,8 @@ static int reply_store_keys(struct store_grant *grant)
 		keys[i].length = found->length;
 		keys[i].transport = (char *)store_lane_transport(store, lane);
 		keys[i].lane = lane;
-		keys[i].key = found->on[lane].key;
-		keys[i].origin = found->on[lane].origin;
+		keys[i].key = found->on[store_lane_fabric(store, lane)].key;
+		keys[i].origin = found->on[store_lane_fabric(store, lane)].origin;
 		pointers[i] = &keys[i];
 	}
 	if (keys && pointers) {

@@ -276,8 +276,11 @@ int join_compose_store(const struct membership_options *options, struct store *s
 
 	if (ret == 0)
 		ret = add_store_lane(options, &lend->lane, store, 0);
-	if (ret == 0 && store_nr_lanes(store) > 1)
-		ret = add_store_lane(options, &lend->near_lane, store, 1);
+	for (unsigned i = 1; i < store_nr_lanes(store) && ret == 0; i++)
+		ret = add_store_lane(options,
+				     store_lane_is_near(store, i) ? &lend->near_lane
+								  : &lend->driven_lane,
+				     store, i);
 	if (ret == 0)
 		*out = lend;
 	else if (lend)

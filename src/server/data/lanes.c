@@ -199,6 +199,23 @@ const char *lanes_near_transport(const struct lanes *lanes)
 	return NULL;
 }
 
+bool lanes_find_driven(const struct lanes *lanes, char transport[static FABRIC_NAME_MAX],
+		       char host[static FABRIC_ADDRESS_MAX])
+{
+	for (unsigned i = 0; i < lanes->nr_lanes; i++) {
+		const char *address = lanes->lanes[i].options.address;
+		const char *colon = strrchr(address, ':');
+
+		if (lanes->fabrics[i]->paged || !colon || colon - address >= FABRIC_ADDRESS_MAX)
+			continue;
+		fabric_name_paged(lanes->fabrics[i], transport);
+		memcpy(host, address, (size_t)(colon - address));
+		host[colon - address] = '\0';
+		return true;
+	}
+	return false;
+}
+
 const char *lanes_address(const struct lanes *lanes, unsigned i)
 {
 	return progress_address(lanes->lanes[i].progress);

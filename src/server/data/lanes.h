@@ -54,6 +54,10 @@ const char *lanes_transport(const struct lanes *lanes, unsigned i);
 /* Returns the transport of a lane to clients of this machine that can carry memory of a pager's, too;
  * NULL: there is no such lane. */
 const char *lanes_near_transport(const struct lanes *lanes);
+/* Finds the first lane over which a pager's memory must be driven: names the transport that does, and
+ * the host where the lane listens. False: there is no such lane. */
+bool lanes_find_driven(const struct lanes *lanes, char transport[static FABRIC_NAME_MAX],
+		       char host[static FABRIC_ADDRESS_MAX]);
 /* Returns the address that the lane listens on, with the real port. */
 const char *lanes_address(const struct lanes *lanes, unsigned i);
 /* True if registering is slow on any lane, because it pins pages: those are the lanes whose local

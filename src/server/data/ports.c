@@ -67,11 +67,13 @@ int ports_open(struct progress *progress)
 	const struct progress_options *options = &progress->options;
 	int ret = open_port(progress, options->fabric, options->nr_fabric, options->address);
 
-	if (ret == 0 && options->near_fabric &&
-	    open_port(progress, options->near_fabric, options->nr_near_fabric,
-		      options->near_address) != 0)
-		log_warn("clients of this machine come by the same way as all others: %s",
-			 error_last_line());
+	for (unsigned i = 0; i < options->nr_beside && ret == 0; i++) {
+		const struct progress_way *way = &options->beside[i];
+
+		if (open_port(progress, way->fabric, way->nr_fabric, way->address) != 0)
+			log_warn("clients come by no lane over %s: %s",
+				 way->fabric->attributes.transport, error_last_line());
+	}
 	return ret;
 }
 
@@ -82,9 +84,16 @@ const char *progress_address(const struct progress *progress)
 	return progress->ports[0].listener->address;
 }
 
-const char *progress_near_address(const struct progress *progress)
+unsigned progress_nr_ways(const struct progress *progress)
 {
-	return progress->nr_ports > 1 ? progress->ports[1].listener->address : NULL;
+	return progress->nr_ports;
+}
+
+void progress_way(const struct progress *progress, unsigned i, struct progress_way *out)
+{
+	const struct port *port = &progress->ports[i];
+
+	*out = (struct progress_way){port->fabric, port->nr_fabric, port->listener->address};
 }
 
 void progress_count(const struct progress *progress, uint64_t *bytes_in, uint64_t *bytes_out)

@@ -17,6 +17,7 @@
 #include "server/memory/domains.h"
 
 #define PROGRESS_THREADS_MAX 64U
+#define PROGRESS_BESIDE_MAX  2U
 
 struct progress;
 struct connection;
@@ -68,11 +69,14 @@ struct progress_options {
 	struct fabric *fabric;
 	unsigned nr_fabric;  /* its number in the domains */
 	const char *address; /* HOST:PORT to listen on */
-	/* A second way to the same threads, over another fabric, left out if it cannot be opened;
-	 * NULL: none. */
-	struct fabric *near_fabric;
-	unsigned nr_near_fabric;
-	const char *near_address;
+	/* Further ways to the same threads, over other fabrics. One that cannot be opened is left
+	 * out. */
+	struct progress_way {
+		struct fabric *fabric;
+		unsigned nr_fabric;
+		const char *address;
+	} beside[PROGRESS_BESIDE_MAX];
+	unsigned nr_beside;
 	unsigned nr_threads;		      /* 1 to PROGRESS_THREADS_MAX; with an engine: 1 */
 	const struct progress_engine *engine; /* NULL: none; must outlive the threads */
 	uint32_t spin_us;		      /* how long a thread spins after its last work */
@@ -110,8 +114,9 @@ void progress_stop(struct progress *progress);
 
 /* Returns the HOST:PORT that it listens on, with the real port. */
 const char *progress_address(const struct progress *progress);
-/* Returns where the second way is; NULL: there is none. */
-const char *progress_near_address(const struct progress *progress);
+/* The ways to its threads: the first, and those beside it that could be opened, in their order. */
+unsigned progress_nr_ways(const struct progress *progress);
+void progress_way(const struct progress *progress, unsigned i, struct progress_way *out);
 uint32_t progress_nr_connections(const struct progress *progress);
 /* Returns the bytes that the transport's queues have counted. */
 void progress_count(const struct progress *progress, uint64_t *bytes_in, uint64_t *bytes_out);

@@ -28,7 +28,7 @@
 #define CONTEXT_MOVE UINT64_C(0x80) /* a move's; with the move's number. Others are the mailbox's */
 #define CONNECT_MS   10000	    /* from accepting until it must be connected */
 
-#define PORTS_MAX 2U /* of a progress: the ways to its threads */
+#define PORTS_MAX (1U + PROGRESS_BESIDE_MAX) /* of a progress: the ways to its threads */
 
 enum {
 	WATCH_WAKE,

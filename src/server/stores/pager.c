@@ -36,6 +36,15 @@ void pages_close(struct pages *pages)
 	stage_close(&pages->stage);
 }
 
+/* Frames of the cache are not lent, because their memory comes and goes. */
+int pages_lend(const struct pages *pages, struct fabric *fabric)
+{
+	size_t length;
+	void *addr = zones_memory(pages->stage.zones, &length);
+
+	return fabric_paged_lend(fabric, addr, length);
+}
+
 void pages_left(void *context, struct progress_work *work)
 {
 	(void)context;
@@ -168,7 +177,7 @@ static int page_take(struct fabric_pager *pager, struct fabric_paged *paged)
 	io->extent = extent;
 	io->work = work;
 	io->finish = finish;
-	io->pinned = paged->is_write ? NULL : pages_pin(extent, paged);
+	io->pinned = paged->is_write || paged->is_moved_in_place ? NULL : pages_pin(extent, paged);
 	ret = io->pinned ? take_pinned(io, paged) : take_memory(pages, io, layer_bytes(paged));
 	if (ret != 0) {
 		cds_list_add(&io->node, &pages->spare);

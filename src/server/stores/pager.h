@@ -52,6 +52,8 @@ int pages_open(struct pages *pages, uint64_t cache_bytes);
 /* Nothing may be under way. */
 void pages_close(struct pages *pages);
 
+/* Tells the fabric which memory transfers are moved through. Errors: those of fabric_paged_lend(). */
+int pages_lend(const struct pages *pages, struct fabric *fabric);
 /* The machine is short of memory: gives it half of the cache's, but for the last 2 MiB. */
 void pages_press(struct pages *pages, uint64_t now);
 /* Call it now and then. Gives what could not be given before. Takes memory again, the double, if the

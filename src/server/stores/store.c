@@ -189,13 +189,9 @@ static void changed(void *context)
 
 static int start_thread(struct store *store)
 {
-	struct fabric *near = store->fabrics[1];
-	const struct progress_options options = {
+	struct progress_options options = {
 		.fabric = store->fabrics[0],
 		.address = store->address,
-		.near_fabric = near,
-		.nr_near_fabric = 1,
-		.near_address = near ? near->attributes.loopback : NULL,
 		.nr_threads = 1,
 		.engine = &store->engine,
 		.spin_us = store->options.spin_us,
@@ -207,6 +203,17 @@ static int start_thread(struct store *store)
 		.context = store,
 	};
 
+	for (unsigned i = 1; i < store->nr_fabrics; i++) {
+		struct fabric *fabric = store->fabrics[i];
+
+		options.beside[options.nr_beside++] = (struct progress_way){
+			.fabric = fabric,
+			.nr_fabric = i,
+			.address = fabric->attributes.needs_shared_memory
+					   ? fabric->attributes.loopback
+					   : store->driven_address,
+		};
+	}
 	store->engine = (struct progress_engine){
 		.open = engine_open,
 		.poll = engine_poll,
@@ -227,27 +234,43 @@ static void store_free(struct store *store)
 		flash_device_close(store->device);
 	pages_close(&store->pages);
 	domains_close(store->domains);
-	for (unsigned i = 0; i < STORE_LANES_MAX; i++) {
-		if (store->fabrics[i])
-			fabric_close(store->fabrics[i]);
-	}
+	for (unsigned i = 0; i < store->nr_fabrics; i++)
+		fabric_close(store->fabrics[i]);
 	pthread_mutex_destroy(&store->lock);
 	free(store);
 }
 
-/* Without the second lane clients of this machine use the first. */
+/* Opens a fabric of a lane beside the first. Without it clients use the others. */
+static void open_beside(struct store *store, const char *transport, const char *address)
+{
+	struct fabric *fabric = NULL;
+	int ret = transport ? fabric_open_at(transport, address, &fabric) : -ENOENT;
+
+	if (ret == 0)
+		ret = pages_lend(&store->pages, fabric);
+	if (ret == 0) {
+		store->fabrics[store->nr_fabrics++] = fabric;
+		return;
+	}
+	if (fabric)
+		fabric_close(fabric);
+	if (transport)
+		log_warn("store %s: it has no lane over %s: %s", store->path, transport,
+			 error_last_line());
+}
+
 static int open_fabrics(struct store *store)
 {
-	const char *near = store->options.near_transport;
+	const struct store_options *options = &store->options;
 	int ret = fabric_open("tcp", &store->fabrics[0]);
 
 	if (ret != 0)
 		return ret;
-	store->fabrics[0]->congestion = store->options.congestion;
-	if (near && fabric_open(near, &store->fabrics[1]) != 0)
-		log_warn("store %s: it has no lane over %s: %s", store->path, near,
-			 error_last_line());
-	return domains_open(store->fabrics, store->fabrics[1] ? 2 : 1, &store->domains);
+	store->nr_fabrics = 1;
+	store->fabrics[0]->congestion = options->congestion;
+	open_beside(store, options->driven_transport, store->driven_address);
+	open_beside(store, options->near_transport, NULL);
+	return domains_open(store->fabrics, store->nr_fabrics, &store->domains);
 }
 
 static int open_parts(struct store *store)
@@ -267,7 +290,9 @@ int store_start(const struct store_options *options, struct store **out)
 	if (!store)
 		return error_code(-ENOMEM);
 	if (strlen(options->path) >= sizeof(store->path) ||
-	    strlen(options->address) >= sizeof(store->address)) {
+	    strlen(options->address) >= sizeof(store->address) ||
+	    (options->driven_transport &&
+	     strlen(options->driven_address) >= sizeof(store->driven_address))) {
 		free(store);
 		return error_fail(-ENAMETOOLONG, "open the store %.64s…: its path is too long",
 				  options->path);
@@ -275,6 +300,8 @@ int store_start(const struct store_options *options, struct store **out)
 	store->options = *options;
 	strcpy(store->path, options->path);
 	strcpy(store->address, options->address);
+	if (options->driven_transport)
+		strcpy(store->driven_address, options->driven_address);
 	pthread_mutex_init(&store->lock, NULL);
 	CDS_INIT_LIST_HEAD(&store->extents);
 	CDS_INIT_LIST_HEAD(&store->listings);
@@ -338,15 +365,33 @@ struct progress *store_progress(const struct store *store)
 
 unsigned store_nr_lanes(const struct store *store)
 {
-	return progress_near_address(store->progress) ? 2 : 1;
+	return progress_nr_ways(store->progress);
+}
+
+static struct progress_way lane(const struct store *store, unsigned i)
+{
+	struct progress_way way;
+
+	progress_way(store->progress, i, &way);
+	return way;
 }
 
 const char *store_lane_transport(const struct store *store, unsigned i)
 {
-	return store->fabrics[i]->attributes.transport;
+	return lane(store, i).fabric->attributes.transport;
 }
 
 const char *store_lane_address(const struct store *store, unsigned i)
 {
-	return i == 0 ? progress_address(store->progress) : progress_near_address(store->progress);
+	return lane(store, i).address;
+}
+
+unsigned store_lane_fabric(const struct store *store, unsigned i)
+{
+	return lane(store, i).nr_fabric;
+}
+
+bool store_lane_is_near(const struct store *store, unsigned i)
+{
+	return lane(store, i).fabric->attributes.needs_shared_memory;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A store: one device of flash with the translation layer (src/flash) on it, lent out as extents
- * that survive this server. It has a lane of its own over tcp, and perhaps one for clients of this
- * machine. Its one thread owns device, layer and extents, and serves the lanes. Other threads leave
+ * that survive this server. It has a lane of its own over tcp. Perhaps it has one over which it moves
+ * the bytes itself, and one for clients of this machine. Its one thread owns device, layer and extents, and serves the lanes. Other threads leave
  * orders with it. DESIGN: "store".
  *
  * An extent is a range of the layer's address space (flash/space/space.h). Its owner field has namespace
@@ -32,9 +32,11 @@
 struct store;
 
 struct store_options {
-	const char *path;	    /* of a file or block device */
-	uint64_t create_bytes;	    /* make a file of this size, if nothing is there; 0: do not */
-	const char *address;	    /* HOST:PORT that its lane listens on */
+	const char *path;      /* of a file or block device */
+	uint64_t create_bytes; /* make a file of this size, if nothing is there; 0: do not */
+	const char *address;   /* HOST:PORT that its lane listens on */
+	/* A lane over which the server moves the bytes, and HOST:PORT where it listens; NULL: none. */
+	const char *driven_transport, *driven_address;
 	const char *near_transport; /* of a lane to clients of this machine; NULL: none */
 	const char *congestion;	    /* as fabric.congestion; must outlive the store */
 	uint32_t spin_us;	    /* as for progress_start() */
@@ -63,10 +65,14 @@ uint64_t store_number(const struct store *store); /* the first 8 bytes of the UU
 const uint8_t *store_uuid(const struct store *store);
 const char *store_path(const struct store *store);
 struct progress *store_progress(const struct store *store);
-/* Its lanes, in the order of their numbers: the nearest to its clients comes last. */
+/* Its lanes, in the order of their numbers: the nearest to its clients comes last. Their keys are by
+ * the numbers of their fabrics. */
 unsigned store_nr_lanes(const struct store *store);
 const char *store_lane_transport(const struct store *store, unsigned i);
 const char *store_lane_address(const struct store *store, unsigned i);
+/* True: it is for clients of this machine alone. */
+bool store_lane_is_near(const struct store *store, unsigned i);
+unsigned store_lane_fabric(const struct store *store, unsigned i);
 
 /* A join: an opening and a random number. */
 struct store_join {

@@ -86,7 +86,7 @@ struct store_extent {
 	} keys[2];
 };
 
-#define STORE_LANES_MAX 2U
+#define STORE_LANES_MAX 3U
 
 struct store {
 	struct store_options options;
@@ -95,7 +95,9 @@ struct store {
 	uint8_t uuid[STORE_UUID_BYTES];
 	uint64_t number;
 
-	struct fabric *fabrics[STORE_LANES_MAX]; /* by its lanes; the second may be missing */
+	struct fabric *fabrics[STORE_LANES_MAX]; /* tcp, and those beside it */
+	unsigned nr_fabrics;
+	char driven_address[FABRIC_ADDRESS_MAX];
 	struct domains *domains;
 	struct progress *progress;
 	struct progress_engine engine;

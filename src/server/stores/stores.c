@@ -11,6 +11,8 @@
 
 #include "base/error.h"
 
+#define ADDRESS_MAX (FABRIC_ADDRESS_MAX + 8)
+
 void stores_init(struct stores *stores)
 {
 	memset(stores, 0, sizeof(*stores));
@@ -24,6 +26,14 @@ void stores_set(struct stores *stores, struct lanes *lanes, const struct store_o
 	stores->options = *options;
 	snprintf(stores->host, sizeof(stores->host), "%s", options->address);
 	stores->options.address = NULL;
+	if (options->driven_transport) {
+		snprintf(stores->driven_transport, sizeof(stores->driven_transport), "%s",
+			 options->driven_transport);
+		snprintf(stores->driven_host, sizeof(stores->driven_host), "%s",
+			 options->driven_address);
+		stores->options.driven_transport = stores->driven_transport;
+	}
+	stores->options.driven_address = NULL;
 	stores->first_port = first_port;
 }
 
@@ -56,13 +66,15 @@ static bool has_port(const struct stores *stores, unsigned port)
 }
 
 /* Names where the next store listens. Fixed ports are few, so that a firewall can let them through: the first that is free. */
-static void name_address(const struct stores *stores, char out[FABRIC_ADDRESS_MAX + 8])
+static void name_addresses(const struct stores *stores, char out[ADDRESS_MAX],
+			   char driven[ADDRESS_MAX])
 {
 	unsigned port = stores->first_port;
 
 	while (port != 0 && has_port(stores, port))
 		port++;
-	snprintf(out, FABRIC_ADDRESS_MAX + 8, "%s:%u", stores->host, port);
+	snprintf(out, ADDRESS_MAX, "%s:%u", stores->host, port);
+	snprintf(driven, ADDRESS_MAX, "%s:%u", stores->driven_host, port);
 }
 
 /* Has others find it, and closings reach it. */
@@ -88,15 +100,16 @@ static int enter(struct stores *stores, struct store *store)
 int stores_open(struct stores *stores, const char *path, uint64_t create_bytes, struct store **out)
 {
 	struct store_options options = stores->options;
-	char sentence[ERROR_LINE_BYTES], address[FABRIC_ADDRESS_MAX + 8];
+	char sentence[ERROR_LINE_BYTES], address[ADDRESS_MAX], driven_address[ADDRESS_MAX];
 	struct store *store;
 	int ret;
 
 	if (stores->nr == STORES_MAX)
 		return error_fail(-ENOSPC, "open the store %s: a server has at most %u", path,
 				  STORES_MAX);
-	name_address(stores, address);
+	name_addresses(stores, address, driven_address);
 	options.address = address;
+	options.driven_address = driven_address;
 	options.path = path;
 	options.create_bytes = create_bytes;
 	ret = store_start(&options, &store);

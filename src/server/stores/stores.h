@@ -19,7 +19,8 @@ struct stores {
 	unsigned nr;
 	struct lanes *lanes;	      /* whose closings go over the stores' lanes, too */
 	struct store_options options; /* of each, but for path and size */
-	char host[FABRIC_ADDRESS_MAX];
+	char host[FABRIC_ADDRESS_MAX], driven_host[FABRIC_ADDRESS_MAX];
+	char driven_transport[FABRIC_NAME_MAX];
 	uint16_t
 		first_port; /* each listens on the first from here on that no other has; 0: on any */
 };
@@ -27,8 +28,8 @@ struct stores {
 void stores_init(struct stores *stores);
 /* Closes those that are left, after lanes_stop(). Also if stores_set() was never called. */
 void stores_close(struct stores *stores);
-/* Sets what stores are opened with from now on. The options' address is the host alone, and
- * copied. */
+/* Sets what stores are opened with from now on. The options' addresses are hosts alone, and
+ * copied, as is the driven transport. */
 void stores_set(struct stores *stores, struct lanes *lanes, const struct store_options *options,
 		uint16_t first_port);
 

@@ -28,6 +28,11 @@ bool is_on_local(void)
 	return strcmp(test_transport(), "local") == 0;
 }
 
+bool is_on_driven(void)
+{
+	return strstr(test_transport(), "-driven");
+}
+
 unsigned test_slowness(void)
 {
 	const char *named = getenv("AFAR_SLOWNESS");

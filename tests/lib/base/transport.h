@@ -14,6 +14,8 @@ const char *test_transport(void);
 bool is_on_tcp(void);
 bool is_on_verbs(void);
 bool is_on_local(void);
+/* One that is driven over another (fabric/driven/). */
+bool is_on_driven(void);
 
 /* Returns how many times as long as usual things may take. */
 unsigned test_slowness(void);

@@ -88,6 +88,14 @@ static int begin(struct data_client *client, enum transfer_kind kind,
 					      client->context);
 }
 
+static unsigned access_for(const struct fabric *fabric, enum transfer_kind kind)
+{
+	const unsigned local = kind == TRANSFER_READ ? FABRIC_LOCAL_WRITE : FABRIC_LOCAL_READ;
+	const unsigned remote = kind == TRANSFER_READ ? FABRIC_REMOTE_WRITE : FABRIC_REMOTE_READ;
+
+	return fabric->attributes.lends_local_memory ? local | remote : local;
+}
+
 /* 0, or what it failed with; after a failure the connection is closed. */
 static int data_client_transfer_once(struct data_client *client, enum transfer_kind kind,
 				     void *data, size_t length, uint64_t remote, uint64_t key)
@@ -101,9 +109,7 @@ static int data_client_transfer_once(struct data_client *client, enum transfer_k
 	if (!client->endpoint)
 		return -ENOTCONN;
 	assert_int_equal(fabric_memory_register(client->fabric->domain, data, length,
-						kind == TRANSFER_READ ? FABRIC_LOCAL_WRITE
-								      : FABRIC_LOCAL_READ,
-						&local),
+						access_for(client->fabric, kind), &local),
 			 0);
 	piece.descriptor = local.descriptor;
 	client->context++;
@@ -161,9 +167,13 @@ struct fabric_memory data_client_lend(struct data_client *client, void *addr, si
 {
 	struct fabric_memory memory;
 
-	assert_int_equal(
-		fabric_memory_register(client->fabric->domain, addr, length, FABRIC_LOCAL, &memory),
-		0);
+	const unsigned remote = client->fabric->attributes.lends_local_memory
+					? FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE
+					: 0;
+
+	assert_int_equal(fabric_memory_register(client->fabric->domain, addr, length,
+						FABRIC_LOCAL | remote, &memory),
+			 0);
 	return memory;
 }
 

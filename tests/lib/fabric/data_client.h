@@ -53,7 +53,7 @@ int data_client_write_durable(struct data_client *client, const void *data, size
 int data_client_read(struct data_client *client, void *data, size_t length, uint64_t remote,
 		     uint64_t key);
 
-/* Registers memory that the client sends messages from, or receives them in. */
+/* Registers memory for messages, and for transfers of the test's own. */
 struct fabric_memory data_client_lend(struct data_client *client, void *addr, size_t length);
 
 /* Sends a message, which is in host order, and returns the reply's status and value. The caller must

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "lib/base/effort.h"
 #include "lib/server/flash_gate.h"
+#include "lib/server/tested_lane.h"
 
 #define FLASH_BYTES (96 * MIB)
 
@@ -64,6 +65,7 @@ static void on_reserved(void *argument, int status, const struct store_extent_in
 
 static void on_keys(struct store_keys *keys, int status)
 {
+	tested_lane_keys(keys);
 	cached_order_done(caa_container_of(keys, struct cached_order, keys), status);
 }
 
@@ -104,8 +106,8 @@ void cached_release_extent(struct cached_bed *bed)
 void cached_join(struct cached_bed *bed, struct data_client *client, uint64_t session)
 {
 	data_client_disconnect(client);
-	assert_int_equal(data_client_connect(client, progress_address(store_progress(bed->store)),
-					     &session, sizeof(session)),
+	assert_int_equal(data_client_connect(client, tested_lane_address(bed->store), &session,
+					     sizeof(session)),
 			 0);
 }
 
@@ -128,6 +130,7 @@ void cached_bed_open(struct cached_bed *bed, uint64_t cache_bytes)
 	bed->image = malloc(CACHED_EXTENT_BYTES);
 	bed->bytes = malloc(CACHED_EXTENT_BYTES);
 	assert_true(bed->image && bed->bytes);
+	tested_lane_want(&options);
 	assert_int_equal(store_start(&options, &bed->store), 0);
 	data_client_open(&bed->client);
 	cached_make_extent(bed);

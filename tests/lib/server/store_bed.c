@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "lib/server/flash_gate.h"
+#include "lib/server/tested_lane.h"
 
 int admit(void *context, const void *shown, size_t length, struct admission *out)
 {
@@ -29,7 +30,7 @@ static void changed(void *context)
 
 int open_at(const char *path, uint64_t create_bytes, struct store **out)
 {
-	const struct store_options options = {
+	struct store_options options = {
 		.path = path,
 		.create_bytes = create_bytes,
 		.address = "127.0.0.1:0",
@@ -38,6 +39,7 @@ int open_at(const char *path, uint64_t create_bytes, struct store **out)
 		.changed = changed,
 	};
 
+	tested_lane_want(&options);
 	return store_start(&options, out);
 }
 
@@ -77,8 +79,7 @@ void connect_for(struct bed *bed, uint64_t session, uint64_t namespace, bool may
 	const uint64_t words[3] = {session, namespace, may_write};
 
 	data_client_disconnect(&bed->client);
-	assert_int_equal(data_client_connect(&bed->client,
-					     progress_address(store_progress(bed->store)), words,
+	assert_int_equal(data_client_connect(&bed->client, tested_lane_address(bed->store), words,
 					     sizeof(words)),
 			 0);
 }
@@ -114,6 +115,7 @@ void on_done(void *argument, int status)
 
 static void on_keys(struct store_keys *keys, int status)
 {
+	tested_lane_keys(keys);
 	on_done(caa_container_of(keys, struct order, keys), status);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A store alone, on a file of its own behind a gate (flash_gate.h). It has a client of its data port, and gets orders
- * that do not wait. A failure in here fails the test.
+ * A store alone, on a file of its own behind a gate (flash_gate.h). It has a client of the lane that is tested
+ * (tested_lane.h), and gets orders that do not wait. A failure in here fails the test.
  */
 #ifndef TESTS_STORE_BED_H
 #define TESTS_STORE_BED_H

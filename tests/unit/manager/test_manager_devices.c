@@ -141,6 +141,34 @@ static void spoil_lane(Afar__StoreLend *lend)
 	lend->lane->store++;
 }
 
+static Afar__Lane *lane_like(const Afar__Lane *like, const char *transport)
+{
+	Afar__Lane *lane = MESSAGE_NEW(afar__lane, Afar__Lane);
+
+	lane->transport = strdup(transport);
+	lane->address = strdup(like->address);
+	lane->store = like->store;
+	return lane;
+}
+
+static void add_lanes(Afar__StoreLend *lend)
+{
+	lend->near_lane = lane_like(lend->lane, "local");
+	lend->driven_lane = lane_like(lend->lane, "verbs-driven");
+}
+
+static void spoil_driven_lane(Afar__StoreLend *lend)
+{
+	add_lanes(lend);
+	lend->driven_lane->store++;
+}
+
+static void spoil_near_lane(Afar__StoreLend *lend)
+{
+	add_lanes(lend);
+	lend->near_lane->store++;
+}
+
 static void spoil_address(Afar__StoreLend *lend)
 {
 	lend->lane->address[0] = '\n';
@@ -172,6 +200,8 @@ static void test_what_is_lent_is_checked(void **state)
 		void (*spoil)(Afar__StoreLend *lend);
 	} spoils[] = {
 		{"a lane of another store", spoil_lane},
+		{"a driven lane of another store", spoil_driven_lane},
+		{"a near lane of another store", spoil_near_lane},
 		{"a line feed in an address", spoil_address},
 		{"no lane", drop_lane},
 		{"no store", drop_store},
@@ -211,6 +241,25 @@ static void test_what_is_lent_is_checked(void **state)
 	assert_int_equal(fixture_join(&fixture, 1, GIB), 0);
 	assert_int_equal(fixture_lend(&fixture, 1, 1, 32 * MIB, NULL), -EINVAL);
 	assert_false(store_of(1)->is_up);
+}
+
+/* The nearest lane to clients is the last. */
+static void test_lanes_of_what_is_lent(void **state)
+{
+	static const char *const transports[] = {"tcp", "verbs-driven", "local"};
+	const struct server *server;
+	size_t nr = 0;
+
+	(void)state;
+	assert_int_equal(fixture_lend(&fixture, 1, 1, 32 * MIB, add_lanes), 0);
+	server = store_of(1)->pool.server;
+	for (size_t i = 0; i < server->nr_lanes; i++) {
+		if (server->lanes[i].store != device(1)->number)
+			continue;
+		assert_true(nr < 3);
+		assert_string_equal(server->lanes[i].transport, transports[nr++]);
+	}
+	assert_int_equal(nr, 3);
 }
 
 /* ---- Removing */
@@ -506,6 +555,7 @@ TEST_GROUP(manager_devices)
 		DEVICES_TEST(test_added_while_the_server_runs),
 		DEVICES_TEST(test_servers_say_why_they_refuse),
 		DEVICES_TEST(test_what_is_lent_is_checked),
+		DEVICES_TEST(test_lanes_of_what_is_lent),
 		DEVICES_TEST(test_removed_when_it_is_not_used),
 		DEVICES_TEST(test_removing_and_reserving),
 		DEVICES_TEST(test_servers_that_fail_to_close),
