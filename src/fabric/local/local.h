@@ -15,6 +15,7 @@
  *   exchange.c  transfers to memory that a pager has: shared memory for requests and bytes
  *   ask.c       … at the end that asks
  *   serve.c     … at the end of the pager (exchange.h)
+ *   references.c, refer.c  pages that are read again without the pager, at both ends (references.h)
  *   queue.c     polling, events, sleeping
  *   watch.c     what a queue watches of an endpoint
  *   listener.c  strangers and their requests
@@ -162,6 +163,8 @@ struct local_endpoint {
 
 	struct local_asking *asking;   /* ask.c's; NULL: no key of the peer's is a pager's */
 	struct local_serving *serving; /* serve.c's; NULL: the peer has no such key of ours */
+	struct local_references *references; /* as `asking` */
+	bool takes_references;		     /* the peer */
 
 	void *mappings;		  /* tree of local_mapping, by key */
 	struct fabric_gate *gate; /* of the windows on the mappings; NULL: there are none */
@@ -205,6 +208,8 @@ struct local_queue {
 	/* serve.c's: transfers with bytes to copy or an answer to give, and endpoints that wait for a
 	 * pager's memory. */
 	struct cds_list_head moving, lacking;
+	struct local_life *life; /* refer.c's; NULL: nobody needs it yet */
+	pthread_t life_owner;
 };
 
 #define local_container(pointer, type) caa_container_of(pointer, type, base)

@@ -252,7 +252,8 @@ static int open_fabrics(struct store *store)
 
 static int open_parts(struct store *store)
 {
-	int ret = pages_open(&store->pages, store->options.cache_bytes);
+	int ret = pages_open(&store->pages, store->options.cache_bytes,
+			     store->options.near_transport != NULL);
 
 	if (ret == 0)
 		ret = open_fabrics(store);

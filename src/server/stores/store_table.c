@@ -38,6 +38,12 @@ struct store_extent *store_extent_new(struct store *store, uint64_t namespace, u
 	return extent;
 }
 
+void store_extent_free(struct store_extent *extent)
+{
+	pages_end(extent);
+	free(extent);
+}
+
 void store_extent_enter(struct store_extent *extent)
 {
 	struct store *store = extent->store;
@@ -162,7 +168,7 @@ static void forget_change(struct store_work *work)
 	struct store_extent *extent = caa_container_of(work, struct store_extent, work);
 
 	if (extent->is_being_made)
-		free(extent);
+		store_extent_free(extent);
 }
 
 int store_extent_change(struct store_extent *extent,
