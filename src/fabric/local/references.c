@@ -38,41 +38,12 @@ struct reference {
 };
 
 struct local_references {
+	struct fabric_pages base;
 	struct local_exchange *exchange; /* the endpoint's */
 	const atomic_uint *life;	 /* NULL: nothing is believed yet */
 	const uint8_t *_Atomic slabs[FABRIC_SLABS_MAX];
 	struct reference *directory;
 };
-
-/* ---- Opening and closing */
-
-struct local_references *local_references_open(struct local_exchange *exchange)
-{
-	struct local_references *references = calloc(1, sizeof(*references));
-
-	if (!references)
-		return NULL;
-	references->exchange = exchange;
-	references->directory = calloc((size_t)SETS * WAYS, sizeof(*references->directory));
-	if (references->directory)
-		return references;
-	free(references);
-	return NULL;
-}
-
-void local_references_close(struct local_references *references)
-{
-	if (!references)
-		return;
-	for (uint32_t i = 0; i < FABRIC_SLABS_MAX; i++) {
-		if (references->slabs[i])
-			munmap((void *)references->slabs[i], FABRIC_SLAB_BYTES);
-	}
-	if (references->life)
-		munmap((void *)references->life, LOCAL_LIFE_BYTES);
-	free(references->directory);
-	free(references);
-}
 
 /* ---- What the peer shows */
 
@@ -274,4 +245,47 @@ bool local_references_read(struct local_references *references, uint64_t key, ui
 		length -= part;
 	}
 	return lives(references);
+}
+
+static bool read_shown(struct fabric_pages *pages, uint64_t key, uint64_t remote, void *to,
+		       uint64_t length)
+{
+	return local_references_read(local_container(pages, struct local_references), key, remote,
+				     to, length);
+}
+
+/* ---- Opening and closing */
+
+struct local_references *local_references_open(struct local_exchange *exchange)
+{
+	struct local_references *references = calloc(1, sizeof(*references));
+
+	if (!references)
+		return NULL;
+	references->base.read = read_shown;
+	references->exchange = exchange;
+	references->directory = calloc((size_t)SETS * WAYS, sizeof(*references->directory));
+	if (references->directory)
+		return references;
+	free(references);
+	return NULL;
+}
+
+void local_references_close(struct local_references *references)
+{
+	if (!references)
+		return;
+	for (uint32_t i = 0; i < FABRIC_SLABS_MAX; i++) {
+		if (references->slabs[i])
+			munmap((void *)references->slabs[i], FABRIC_SLAB_BYTES);
+	}
+	if (references->life)
+		munmap((void *)references->life, LOCAL_LIFE_BYTES);
+	free(references->directory);
+	free(references);
+}
+
+struct fabric_pages *local_references_pages(struct local_references *references)
+{
+	return references ? &references->base : NULL;
 }

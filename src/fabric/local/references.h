@@ -23,6 +23,8 @@ struct local_page_reference;
 struct local_references *local_references_open(struct local_exchange *exchange);
 /* No thread is at a window of the endpoint any more. NULL is allowed. */
 void local_references_close(struct local_references *references);
+/* For windows (mapped.h). NULL: there is none. */
+struct fabric_pages *local_references_pages(struct local_references *references);
 /* The descriptor stays the caller's. False: the peer has shown what it may not. */
 bool local_references_take_life(struct local_references *references, int fd);
 bool local_references_take_slab(struct local_references *references,
