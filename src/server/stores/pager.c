@@ -328,11 +328,7 @@ static void page_begin(struct fabric_pager *pager, struct fabric_paged *paged)
 
 void pages_begin(struct store_extent *extent)
 {
-	struct pages *pages = &extent->store->pages;
-
 	extent->pager = (struct fabric_pager){page_take, page_begin, page_leave, pages_used};
-	if (pages->cache)
-		pages_enter_share(pages, extent);
 }
 
 /* ---- Syncs */

@@ -64,9 +64,11 @@ void pages_press(struct pages *pages, uint64_t now);
  * machine was not short of it for a minute. */
 void pages_ease(struct pages *pages, uint64_t now);
 
-/* Makes the extent's pager, when the extent is made and when it goes. */
+/* Makes the extent's pager. Any thread may. */
 void pages_begin(struct store_extent *extent);
-void pages_end(struct store_extent *extent);
+/* The extent is there from now on, and goes. On the thread. */
+void pages_enter(struct store_extent *extent);
+void pages_leave(struct store_extent *extent);
 /* The device is beyond use: what is kept counts no more. */
 void pages_fail(struct pages *pages);
 /* The connection is over. */

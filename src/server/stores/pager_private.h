@@ -86,8 +86,6 @@ bool pages_make_room(struct pages *pages, struct page_share *share);
 void pages_refer(struct pages *pages, struct progress_work *work, const struct cache_frame *frame,
 		 struct fabric_reference *out);
 void pages_used(struct fabric_pager *pager, uint32_t place, uint32_t generation);
-/* Without memory for it nothing of the extent is kept. */
-void pages_enter_share(struct pages *pages, struct store_extent *extent);
 /* The connection is over. */
 void pages_forget_given(struct pages *pages, struct progress_work *work);
 

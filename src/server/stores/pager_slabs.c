@@ -275,8 +275,12 @@ static struct page_share *new_share(struct pages *pages, uint64_t namespace)
 }
 
 /* Without memory for it nothing of the extent is kept. */
-void pages_enter_share(struct pages *pages, struct store_extent *extent)
+void pages_enter(struct store_extent *extent)
 {
+	struct pages *pages = &extent->store->pages;
+
+	if (!pages->cache)
+		return;
 	extent->share = find_share(pages, extent->namespace);
 	if (!extent->share)
 		extent->share = new_share(pages, extent->namespace);
@@ -293,7 +297,7 @@ static void recall_all(struct pages *pages, const struct cache_share *share)
 	sweep(pages);
 }
 
-void pages_end(struct store_extent *extent)
+void pages_leave(struct store_extent *extent)
 {
 	struct pages *pages = &extent->store->pages;
 	struct page_share *share = extent->share;

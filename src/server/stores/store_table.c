@@ -40,7 +40,7 @@ struct store_extent *store_extent_new(struct store *store, uint64_t namespace, u
 
 void store_extent_free(struct store_extent *extent)
 {
-	pages_end(extent);
+	pages_leave(extent);
 	free(extent);
 }
 
@@ -49,6 +49,7 @@ void store_extent_enter(struct store_extent *extent)
 	struct store *store = extent->store;
 
 	extent->life = ++store->nr_lives;
+	pages_enter(extent);
 	pthread_mutex_lock(&store->lock);
 	cds_list_add_tail(&extent->node, &store->extents);
 	store->nr_extents++;
