@@ -26,8 +26,8 @@
 #include "base/copy.h"
 #include "fabric/local/exchange.h"
 
-#define WAYS	4U
-#define SETS	65536U /* 10 MiB, for 1 GiB; what is not used takes no memory */
+#define WAYS	 4U
+#define SETS	 65536U /* for 1 GiB */
 #define READ_MAX (UINT64_C(64) << 10)
 
 struct reference {
@@ -37,10 +37,12 @@ struct reference {
 	atomic_uint nr_uses;
 };
 
+#define DIRECTORY_BYTES ((size_t)SETS * WAYS * sizeof(struct reference)) /* 10 MiB */
+
 struct local_references {
 	struct fabric_pages base;
 	struct local_exchange *exchange; /* the endpoint's */
-	const atomic_uint *life;	 /* NULL: nothing is believed yet */
+	const atomic_uint *_Atomic life; /* NULL: nothing has been shown yet, and there is no directory */
 	const uint8_t *_Atomic slabs[FABRIC_SLABS_MAX];
 	struct reference *directory;
 };
@@ -67,10 +69,25 @@ static const void *map(int fd, uint64_t length)
 
 bool local_references_take_life(struct local_references *references, int fd)
 {
+	const atomic_uint *life;
+	void *directory;
+
 	if (references->life)
 		return false;
-	references->life = map(fd, LOCAL_LIFE_BYTES);
-	return references->life != NULL;
+	directory = mmap(NULL, DIRECTORY_BYTES, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (directory == MAP_FAILED)
+		return false;
+	/* Of what is used little, little memory is taken. */
+	madvise(directory, DIRECTORY_BYTES, MADV_NOHUGEPAGE);
+	life = map(fd, LOCAL_LIFE_BYTES);
+	if (!life) {
+		munmap(directory, DIRECTORY_BYTES);
+		return false;
+	}
+	references->directory = directory;
+	atomic_store_explicit(&references->life, life, memory_order_release);
+	return true;
 }
 
 bool local_references_take_slab(struct local_references *references,
@@ -160,7 +177,7 @@ bool local_references_note(struct local_references *references, uint64_t key, ui
 	struct reference *reference;
 	unsigned version;
 
-	if (from->generation == 0)
+	if (from->generation == 0 || !references->life)
 		return true;
 	if (from->place / FABRIC_SLAB_PAGES >= FABRIC_SLABS_MAX)
 		return false;
@@ -222,15 +239,17 @@ static bool read_page(struct local_references *references, uint64_t key, uint64_
 	return true;
 }
 
-static bool lives(const struct local_references *references)
+static bool lives(const atomic_uint *life)
 {
-	return (atomic_load_explicit(references->life, memory_order_acquire) & FUTEX_TID_MASK) != 0;
+	return (atomic_load_explicit(life, memory_order_acquire) & FUTEX_TID_MASK) != 0;
 }
 
 bool local_references_read(struct local_references *references, uint64_t key, uint64_t offset,
 			   uint8_t *to, uint64_t length)
 {
-	if (!references->life || length > READ_MAX)
+	const atomic_uint *life = atomic_load_explicit(&references->life, memory_order_acquire);
+
+	if (!life || length > READ_MAX)
 		return false;
 	while (length > 0) {
 		const uint64_t skip = offset % FABRIC_PAGE;
@@ -244,7 +263,7 @@ bool local_references_read(struct local_references *references, uint64_t key, ui
 		to += part;
 		length -= part;
 	}
-	return lives(references);
+	return lives(life);
 }
 
 static bool read_shown(struct fabric_pages *pages, uint64_t key, uint64_t remote, void *to,
@@ -264,11 +283,7 @@ struct local_references *local_references_open(struct local_exchange *exchange)
 		return NULL;
 	references->base.read = read_shown;
 	references->exchange = exchange;
-	references->directory = calloc((size_t)SETS * WAYS, sizeof(*references->directory));
-	if (references->directory)
-		return references;
-	free(references);
-	return NULL;
+	return references;
 }
 
 void local_references_close(struct local_references *references)
@@ -279,9 +294,10 @@ void local_references_close(struct local_references *references)
 		if (references->slabs[i])
 			munmap((void *)references->slabs[i], FABRIC_SLAB_BYTES);
 	}
-	if (references->life)
+	if (references->life) {
 		munmap((void *)references->life, LOCAL_LIFE_BYTES);
-	free(references->directory);
+		munmap(references->directory, DIRECTORY_BYTES);
+	}
 	free(references);
 }
 
