@@ -55,7 +55,7 @@ struct fabric_pages {
 
 /* A peer's memory behind a key, mapped into this process. */
 struct fabric_window {
-	uint8_t *addr; /* of remote address 0; NULL: a pager has it, and … */
+	uint8_t *addr;		    /* of remote address 0; NULL: a pager has it, and … */
 	struct fabric_pages *pages; /* … shows some of it here; NULL: nothing */
 	uint64_t length;
 	unsigned access; /* FABRIC_REMOTE_* */

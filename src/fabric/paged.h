@@ -30,9 +30,9 @@
 #define FABRIC_SLABS_MAX  8192U
 
 struct fabric_reference {
-	int fd;		     /* of the slab; the pager's, while the transfer is there */
-	uint64_t slab;	     /* a number that no other slab of the pager's has, or had */
-	uint32_t place;	     /* of the page: the slab's index in FABRIC_SLAB_PAGES, and the page in it */
+	int fd;		/* of the slab; the pager's, while the transfer is there */
+	uint64_t slab;	/* a number that no other slab of the pager's has, or had */
+	uint32_t place; /* of the page: the slab's index in FABRIC_SLAB_PAGES, and the page in it */
 	uint64_t generation; /* 0: there is no reference */
 };
 

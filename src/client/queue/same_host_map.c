@@ -73,8 +73,7 @@ static void take_pages(struct same_host *same_host, uint32_t index, struct fabri
 		       const struct copy_key *key)
 {
 	if (!same_host->shown)
-		same_host->shown =
-			calloc(same_host->layout->nr_copies, sizeof(*same_host->shown));
+		same_host->shown = calloc(same_host->layout->nr_copies, sizeof(*same_host->shown));
 	if (same_host->shown)
 		same_host->shown[index] = (struct same_host_shown){pages, key->key, key->remote};
 }

@@ -110,8 +110,8 @@ static bool read_shown(const struct same_host_shown *shown, struct same_host_pla
 		const uint64_t take = left < length ? left : length;
 		uint8_t *to = (uint8_t *)place->iov->addr + place->done;
 
-		if (take > 0 && !shown->pages->read(shown->pages, shown->key,
-						    shown->remote + offset, to, take))
+		if (take > 0 &&
+		    !shown->pages->read(shown->pages, shown->key, shown->remote + offset, to, take))
 			return false;
 		offset += take;
 		length -= take;

@@ -25,7 +25,7 @@ struct same_host {
 	struct same_host_counts counts;	  /* by the layout's homes; open where there is a gate */
 	struct same_host_server *servers; /* by the layout's homes */
 	struct same_host_shown *shown;	  /* by its copies; NULL: none is on flash */
-	uint8_t *chunks[];		  /* first bytes of the layout's copies; NULL: not on this host */
+	uint8_t *chunks[]; /* first bytes of the layout's copies; NULL: not on this host */
 };
 
 /* Replaces the target's windows, with its lock held. Waits for threads that use the old ones. */

@@ -66,8 +66,10 @@ struct local_exchange {
 	_Alignas(64) struct local_page_ask asks[LOCAL_DEPTH_MAX];
 	struct local_page_answer answers[LOCAL_DEPTH_MAX];
 	struct local_page_reference references[LOCAL_DEPTH_MAX]; /* of the answers */
-	_Alignas(64) atomic_uint nr_used; /* by the asking end: reads by reference, and the last of them */
-	_Atomic uint64_t used[LOCAL_USED_MAX]; /* place << 32, and the lower bits of the generation */
+	_Alignas(64) atomic_uint
+		nr_used; /* by the asking end: reads by reference, and the last of them */
+	_Atomic uint64_t
+		used[LOCAL_USED_MAX]; /* place << 32, and the lower bits of the generation */
 	_Alignas(4096) uint8_t bytes[LOCAL_EXCHANGE_BYTES];
 };
 _Static_assert(sizeof(struct local_exchange) == 2U * 4096 + LOCAL_EXCHANGE_BYTES,

@@ -199,13 +199,12 @@ int local_mapping_window(struct local_endpoint *endpoint, uint64_t key, struct f
 	if (!endpoint->gate)
 		return -ENOMEM;
 	atomic_fetch_add(&endpoint->gate->nr_users, 1);
-	*out = (struct fabric_window){.addr = mapping->addr,
-				      .pages = mapping->is_paged
-						       ? local_references_pages(endpoint->references)
-						       : NULL,
-				      .length = mapping->length,
-				      .access = mapping->access,
-				      .gate = endpoint->gate};
+	*out = (struct fabric_window){
+		.addr = mapping->addr,
+		.pages = mapping->is_paged ? local_references_pages(endpoint->references) : NULL,
+		.length = mapping->length,
+		.access = mapping->access,
+		.gate = endpoint->gate};
 	return 0;
 }
 

@@ -14,13 +14,16 @@
 #include "fabric/local/exchange.h"
 #include "fabric/local/references.h"
 
-struct local_life {
-	union {
-		pthread_mutex_t lock;
-		atomic_uint word; /* the kernel's: the thread that holds it */
-	};
+union life_page {
+	pthread_mutex_t lock;
+	atomic_uint word; /* the kernel's: the thread that holds it */
 };
 _Static_assert(offsetof(pthread_mutex_t, __data.__lock) == 0, "the word comes first");
+
+struct local_life {
+	union life_page *page;
+	pthread_t owner;
+};
 
 struct local_given {
 	bool has_life;
@@ -43,23 +46,37 @@ static int lock_for_life(pthread_mutex_t *lock)
 	return ret != 0 ? ret : pthread_mutex_lock(lock);
 }
 
-/* On the queue's thread, for which it stands. */
-static struct local_life *life_of(struct local_queue *queue)
+/* NULL: it cannot be made. */
+static union life_page *make_page(void)
 {
 	void *page;
 
-	if (queue->life)
-		return queue->life;
 	if (shared_map(LOCAL_LIFE_BYTES, LOCAL_LIFE_BYTES, &page) != 0)
 		return NULL;
-	if (shared_make_read_only(page, LOCAL_LIFE_BYTES) != 0 ||
-	    !shared_keep(shared_descriptor(page, LOCAL_LIFE_BYTES)) || lock_for_life(page) != 0) {
-		shared_unmap(page);
+	if (shared_make_read_only(page, LOCAL_LIFE_BYTES) == 0 &&
+	    shared_keep(shared_descriptor(page, LOCAL_LIFE_BYTES)) && lock_for_life(page) == 0)
+		return page;
+	shared_unmap(page);
+	return NULL;
+}
+
+/* On the queue's thread, for which it stands. */
+static const struct local_life *life_of(struct local_queue *queue)
+{
+	struct local_life *life;
+
+	if (queue->life)
+		return queue->life;
+	life = malloc(sizeof(*life));
+	if (!life)
+		return NULL;
+	*life = (struct local_life){make_page(), pthread_self()};
+	if (!life->page) {
+		free(life);
 		return NULL;
 	}
-	queue->life = page;
-	queue->life_owner = pthread_self();
-	return queue->life;
+	queue->life = life;
+	return life;
 }
 
 /* If the thread lives, and is not this one, its list of locks still leads to the page, which stays. */
@@ -70,10 +87,11 @@ void local_life_close(struct local_queue *queue)
 	if (!life)
 		return;
 	queue->life = NULL;
-	if (pthread_equal(queue->life_owner, pthread_self()))
-		pthread_mutex_unlock(&life->lock);
-	if ((atomic_load(&life->word) & FUTEX_TID_MASK) == 0)
-		shared_unmap(life);
+	if (pthread_equal(life->owner, pthread_self()))
+		pthread_mutex_unlock(&life->page->lock);
+	if ((atomic_load(&life->page->word) & FUTEX_TID_MASK) == 0)
+		shared_unmap(life->page);
+	free(life);
 }
 
 /* ---- Giving */
@@ -99,7 +117,7 @@ static bool give_life(struct local_endpoint *endpoint, struct local_given *given
 	if (given->has_life)
 		return true;
 	given->has_life = life && give(endpoint, LOCAL_LIFE, 0, LOCAL_LIFE_BYTES,
-				       shared_descriptor(life, LOCAL_LIFE_BYTES));
+				       shared_descriptor(life->page, LOCAL_LIFE_BYTES));
 	return given->has_life;
 }
 
@@ -121,8 +139,7 @@ static struct local_given *grow(struct local_given *given, uint32_t nr)
 	return grown;
 }
 
-struct local_page_reference local_refer(struct local_endpoint *endpoint,
-					struct local_given **given,
+struct local_page_reference local_refer(struct local_endpoint *endpoint, struct local_given **given,
 					const struct fabric_reference *reference)
 {
 	const uint32_t index = reference->place / FABRIC_SLAB_PAGES;

@@ -42,7 +42,8 @@ struct reference {
 struct local_references {
 	struct fabric_pages base;
 	struct local_exchange *exchange; /* the endpoint's */
-	const atomic_uint *_Atomic life; /* NULL: nothing has been shown yet, and there is no directory */
+	const atomic_uint
+		*_Atomic life; /* NULL: nothing has been shown yet, and there is no directory */
 	const uint8_t *_Atomic slabs[FABRIC_SLABS_MAX];
 	struct reference *directory;
 };
@@ -136,8 +137,7 @@ static struct reference *find(const struct local_references *references, uint64_
 	struct reference *reference = set_of(references, key, page);
 
 	for (unsigned i = 0; i < WAYS; i++, reference++) {
-		unsigned version =
-			atomic_load_explicit(&reference->version, memory_order_acquire);
+		unsigned version = atomic_load_explicit(&reference->version, memory_order_acquire);
 
 		if (version % 2 != 0 || !is_for(reference, key, page))
 			continue;
@@ -164,10 +164,10 @@ static struct reference *choose(const struct local_references *references, uint6
 			least = &set[i];
 	}
 	for (unsigned i = 0; i < WAYS; i++)
-		atomic_store_explicit(
-			&set[i].nr_uses,
-			atomic_load_explicit(&set[i].nr_uses, memory_order_relaxed) / 2,
-			memory_order_relaxed);
+		atomic_store_explicit(&set[i].nr_uses,
+				      atomic_load_explicit(&set[i].nr_uses, memory_order_relaxed) /
+					      2,
+				      memory_order_relaxed);
 	return least;
 }
 
@@ -223,8 +223,8 @@ static bool read_page(struct local_references *references, uint64_t key, uint64_
 				    memory_order_acquire);
 	if (!slab)
 		return false;
-	guards = (const struct page_guard *)(const void *)(slab + (size_t)FABRIC_SLAB_PAGES *
-									   FABRIC_PAGE);
+	guards = (const struct page_guard *)(const void *)(slab +
+							   (size_t)FABRIC_SLAB_PAGES * FABRIC_PAGE);
 	guards += found.place % FABRIC_SLAB_PAGES;
 	if (!page_guard_begin(guards, found.generation))
 		return false;

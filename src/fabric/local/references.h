@@ -40,8 +40,7 @@ bool local_references_read(struct local_references *references, uint64_t key, ui
 /* ---- refer.c */
 
 /* Returns what the peer is told of a page that it has read. */
-struct local_page_reference local_refer(struct local_endpoint *endpoint,
-					struct local_given **given,
+struct local_page_reference local_refer(struct local_endpoint *endpoint, struct local_given **given,
 					const struct fabric_reference *reference);
 void local_given_free(struct local_given *given);
 void local_life_close(struct local_queue *queue);

@@ -329,10 +329,9 @@ static int take(struct local_endpoint *endpoint, const struct asked *asked)
 /* Tells a pager what the peer has read by itself since the last look, or the last of that. */
 static void take_used(struct local_serving *serving, struct fabric_pager *pager)
 {
-	const uint32_t nr =
-		atomic_load_explicit(&serving->exchange->nr_used, memory_order_relaxed);
-	uint32_t i = nr - serving->nr_used > LOCAL_USED_MAX ? nr - LOCAL_USED_MAX
-							     : serving->nr_used;
+	const uint32_t nr = atomic_load_explicit(&serving->exchange->nr_used, memory_order_relaxed);
+	uint32_t i =
+		nr - serving->nr_used > LOCAL_USED_MAX ? nr - LOCAL_USED_MAX : serving->nr_used;
 
 	for (; i != nr; i++) {
 		const uint64_t used = atomic_load_explicit(

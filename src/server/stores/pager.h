@@ -34,19 +34,19 @@ struct store_extent;
 
 struct pages {
 	struct stage stage;
-	struct cds_list_head spare; /* struct page_io */
-	struct cache *cache;	    /* NULL: nothing is kept */
-	struct page_slab *slabs;    /* of the cache */
-	uint32_t nr_slabs, limit;   /* of them, so many may have memory */
-	uint32_t nr_backed;	    /* and have some */
-	uint32_t nr_left;	    /* a client has left, that had them */
-	uint64_t last_slab;	    /* the number of the last one */
-	uint64_t nr_referred;	    /* reads of clients that found a page by themselves */
-	bool has_failed;	    /* the device */
-	bool is_shared;		    /* clients of this machine may be given slabs */
-	struct cds_list_head shares;		     /* struct page_share: of the namespaces */
-	uint64_t pressed_at;			     /* on clock_ns(): when the limit was changed */
-	struct cds_list_head spare_fills;	     /* struct page_fill */
+	struct cds_list_head spare;	  /* struct page_io */
+	struct cache *cache;		  /* NULL: nothing is kept */
+	struct page_slab *slabs;	  /* of the cache */
+	uint32_t nr_slabs, limit;	  /* of them, so many may have memory */
+	uint32_t nr_backed;		  /* and have some */
+	uint32_t nr_left;		  /* a client has left, that had them */
+	uint64_t last_slab;		  /* the number of the last one */
+	uint64_t nr_referred;		  /* reads of clients that found a page by themselves */
+	bool has_failed;		  /* the device */
+	bool is_shared;			  /* clients of this machine may be given slabs */
+	struct cds_list_head shares;	  /* struct page_share: of the namespaces */
+	uint64_t pressed_at;		  /* on clock_ns(): when the limit was changed */
+	struct cds_list_head spare_fills; /* struct page_fill */
 	struct cds_list_head merging[PAGES_BUCKETS]; /* struct page_block */
 	struct cds_list_head spare_blocks, spare_batches;
 	uint64_t nr_merged; /* writes that went along with another one's put */

@@ -209,8 +209,8 @@ static enum cache_answer ask(const struct store_extent *extent, uint32_t block,
 {
 	struct pages *pages = &extent->store->pages;
 	const uint64_t range = store_extent_cached(extent);
-	const bool has_room = cache_has(pages->cache, range, block) ||
-			      pages_make_room(pages, extent->share);
+	const bool has_room =
+		cache_has(pages->cache, range, block) || pages_make_room(pages, extent->share);
 
 	return cache_ask_for(pages->cache, has_room ? extent->share->cached : NULL, range, block,
 			     out);

@@ -73,7 +73,8 @@ struct page_share {
 	uint64_t namespace;
 	uint32_t nr_extents;
 	struct cache_share *cached;
-	uint32_t nr_lacks;    /* misses since it last got a slab, or asked for one, when there was no memory */
+	uint32_t
+		nr_lacks; /* misses since it last got a slab, or asked for one, when there was no memory */
 	uint64_t uses_before; /* when somebody last looked who uses his slabs least */
 };
 

@@ -171,8 +171,8 @@ static uint32_t find_emptiest(const struct pages *pages, const struct cache_shar
 
 	for (uint32_t i = pages->nr_slabs; i-- > 0;) {
 		if (cache_slab_share(pages->cache, i) == share &&
-		    (found == pages->nr_slabs || cache_slab_used(pages->cache, i) <
-							 cache_slab_used(pages->cache, found)))
+		    (found == pages->nr_slabs ||
+		     cache_slab_used(pages->cache, i) < cache_slab_used(pages->cache, found)))
 			found = i;
 	}
 	return found;
@@ -201,8 +201,8 @@ static uint32_t find_left(const struct pages *pages, const struct page_share *sh
 {
 	uint32_t i = 0;
 
-	while (i < pages->nr_slabs && !(pages->slabs[i].is_left &&
-					cache_slab_share(pages->cache, i) == share->cached))
+	while (i < pages->nr_slabs &&
+	       !(pages->slabs[i].is_left && cache_slab_share(pages->cache, i) == share->cached))
 		i++;
 	return i;
 }

@@ -27,7 +27,8 @@
 #define READS	   16U	/* of each thread, at least, between two writes */
 #define TIMEOUT_MS 5000 /* of a read that nobody answers */
 
-static const struct afar_policy policy = {.size = sizeof(policy), .tier = AFAR_TIER_FLASH, .width = 1};
+static const struct afar_policy policy = {
+	.size = sizeof(policy), .tier = AFAR_TIER_FLASH, .width = 1};
 
 /* ---- One who reads and writes pages of numbers */
 
@@ -73,8 +74,8 @@ static void put(const struct user *user, unsigned page, uint64_t number)
 
 	for (unsigned i = 0; i < NR_WORDS; i++)
 		words[i] = number;
-	assert_int_equal(
-		afar_region_pwrite(user->region, words, PAGE, (uint64_t)page * PAGE), PAGE);
+	assert_int_equal(afar_region_pwrite(user->region, words, PAGE, (uint64_t)page * PAGE),
+			 PAGE);
 }
 
 /* The number that all of a page has. */
@@ -121,8 +122,8 @@ static void warm(const struct user *user)
 /* How often servers were asked for pages. */
 static uint64_t count_asked(struct afar_session *of)
 {
-	static const char *const names[] = {"\"cache_hits\": ", "\"cache_misses\": ",
-					    "\"cache_shared\": ", "\"cache_past\": "};
+	static const char *const names[] = {
+		"\"cache_hits\": ", "\"cache_misses\": ", "\"cache_shared\": ", "\"cache_past\": "};
 	uint64_t sum = 0;
 	char *json;
 
@@ -141,7 +142,7 @@ static struct shared {
 	atomic_uint is_over, nr_ready;
 	_Atomic uint64_t begun[NR_PAGES], ended[NR_PAGES];
 	_Atomic uint64_t nr_reads[NR_READERS][2];
-} *shared;
+} * shared;
 static pid_t children[NR_READERS];
 
 struct reader {

@@ -59,9 +59,9 @@ static uint8_t *page_at(const struct world *world, uint64_t page)
 
 static struct page_guard *guard_at(const struct world *world, uint64_t page)
 {
-	struct page_guard *guards = (struct page_guard *)(void *)(world->slab +
-								  (size_t)FABRIC_SLAB_PAGES *
-									  FABRIC_PAGE);
+	struct page_guard *guards =
+		(struct page_guard *)(void *)(world->slab +
+					      (size_t)FABRIC_SLAB_PAGES * FABRIC_PAGE);
 
 	return &guards[FIRST % FABRIC_SLAB_PAGES + page];
 }
@@ -270,8 +270,8 @@ static void asks_for_sums(void **state)
 
 	learn(world, 0);
 	before = world->nr_asked;
-	assert_int_equal(
-		fabric_read_checked(world->connected, &piece, 1, 0, world->paged.key, 7), 0);
+	assert_int_equal(fabric_read_checked(world->connected, &piece, 1, 0, world->paged.key, 7),
+			 0);
 	while (fabric_queue_poll(world->client.queue, &completion, 1) == 0)
 		poll_target(world);
 	assert_int_equal(completion.status, 0);
@@ -361,8 +361,8 @@ static bool is_found(const struct fabric_window *window, const struct world *wor
 	epoch_enter();
 	is_found = fabric_gate_enter(window->gate);
 	if (is_found) {
-		is_found = window->pages->read(window->pages, world->paged.key, 0, bytes,
-					       FABRIC_PAGE);
+		is_found =
+			window->pages->read(window->pages, world->paged.key, 0, bytes, FABRIC_PAGE);
 		is_found = fabric_gate_leave(window->gate) && is_found;
 	}
 	epoch_exit();

@@ -26,7 +26,7 @@
 #define NR_SLABS   4U
 #define SLAB	   (NR_FRAMES / NR_SLABS) /* frames */
 #define NR_SEEN	   8U			  /* references that readers remember */
-#define NR_FLIGHTS 6U /* fills, pins and changes under way: of each */
+#define NR_FLIGHTS 6U			  /* fills, pins and changes under way: of each */
 #define NR_WAITS   64U
 #define NR_STEPS   400U
 
@@ -384,7 +384,8 @@ static struct memory *spare_memory(void)
 
 static bool is_in(const struct cache_frame *frame, const struct memory *memory)
 {
-	return frame->bytes >= memory->bytes && frame->bytes < memory->bytes + sizeof(memory->bytes);
+	return frame->bytes >= memory->bytes &&
+	       frame->bytes < memory->bytes + sizeof(memory->bytes);
 }
 
 /* The memory becomes another's. */
@@ -483,9 +484,8 @@ static void check_quiet(void)
 	}
 	cache_stat(walk.cache, &before);
 	for (unsigned i = 0; i < NR_RANGES * NR_BLOCKS; i++) {
-		check(cache_ask_for(walk.cache, walk.shares[i / NR_BLOCKS],
-				    range_of(i / NR_BLOCKS), i % NR_BLOCKS,
-				    &frame) == CACHE_HIT,
+		check(cache_ask_for(walk.cache, walk.shares[i / NR_BLOCKS], range_of(i / NR_BLOCKS),
+				    i % NR_BLOCKS, &frame) == CACHE_HIT,
 		      "a block is not kept, although there is a frame for each");
 	}
 	cache_stat(walk.cache, &after);
