@@ -19,10 +19,10 @@
 #define FABRIC_PAGED_MAX (UINT64_C(1) << 20) /* bytes of one transfer to paged memory */
 
 /*
- * A pager may keep pages in slabs, files of shared memory (base/shared.h) of this length, which nobody
- * else can write: first the pages, then a guard for each (base/page_guard.h). All pages of a slab are of one domain's namespace.
- * Where peers can be given memory itself, one that has read a page can be told where it is. It finds the page
- * there again, without the pager, as long as the guard shows it.
+ * A pager may keep pages in slabs. A slab is a file of shared memory (base/shared.h) that nobody else can write. It
+ * has the pages, then a guard for each (base/page_guard.h). All pages of a slab are of one domain's namespace. A peer that can
+ * be given memory itself, and has read a page, can be told where that is. It finds the page there again without
+ * the pager, as long as the guard shows it.
  */
 #define FABRIC_PAGE	  4096U
 #define FABRIC_SLAB_PAGES 512U

@@ -58,8 +58,8 @@ struct local_page_reference {
 };
 #define LOCAL_USED_MAX 64U
 
-/* Each counter has one writer, and only grows. An entry is written before its counter. What references
- * need is in room that earlier versions left empty. */
+/* Each counter has one writer, and only grows. An entry is written before its counter. References
+ * take room that earlier versions left empty. */
 struct local_exchange {
 	_Alignas(64) atomic_uint asked;	   /* by the asking end  */
 	_Alignas(64) atomic_uint answered; /* by the serving end */

@@ -92,7 +92,7 @@ static bool take_paged(struct local_endpoint *endpoint, const struct local_messa
 	return true;
 }
 
-/* Who has no memory for references has them for nothing. */
+/* An end without memory for references ignores them. */
 static bool take_shown(struct local_endpoint *endpoint, const struct local_message *message, int fd)
 {
 	if (!endpoint->references)

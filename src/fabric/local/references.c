@@ -8,11 +8,10 @@
  * worth half of their uses then. The endpoint's thread alone changes it. Others look at it in an epoch section, inside the
  * endpoint's gate: an entry is read between two looks at its version.
  *
- * A reference is good for as long as four things hold after the copy: the page's guard shows its
- * generation; the process that shows it lives; it has not ended the connection; nor any key
- * of ours that we have not heard of. The life is the owner's robust lock, which the kernel
- * breaks before it closes the dead process's files. So it is broken before another process can open the device and
- * change what is on it.
+ * A reference is good if four things hold after the copy. The page's guard shows the generation. The process that
+ * shows the page lives. It has not ended the connection, nor any key of ours that we have not heard of. The life is
+ * the owner's robust lock. The kernel breaks it before it closes the dead process's files, so before another
+ * process can open the device and change what is on it.
  */
 #include "fabric/local/references.h"
 
@@ -79,7 +78,7 @@ bool local_references_take_life(struct local_references *references, int fd)
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (directory == MAP_FAILED)
 		return false;
-	/* Of what is used little, little memory is taken. */
+	/* A few references take little memory. */
 	madvise(directory, DIRECTORY_BYTES, MADV_NOHUGEPAGE);
 	life = map(fd, LOCAL_LIFE_BYTES);
 	if (!life) {

@@ -4,7 +4,7 @@
  * that asks, and of refer.c, for the end that has the pager.
  *
  * A peer that asks for a key says whether it takes references. Before the first one it is given a page with a
- * lock in it that the pager's thread holds while it lives, and before the first one into a slab that slab. An answer to a
+ * lock, which the pager's thread holds while it lives. Before the first one into a slab it is given that. An answer to a
  * read has a reference beside it (exchange.h). In return the peer writes down which pages it has read by reference.
  */
 #ifndef FABRIC_LOCAL_REFERENCES_H

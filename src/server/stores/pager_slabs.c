@@ -390,7 +390,7 @@ void pages_forget_given(struct pages *pages, struct progress_work *work)
 	work->given = NULL;
 }
 
-/* Whoever says so may use a slab of his namespace alone. */
+/* A client speaks of pages of its namespace alone. */
 void pages_used(struct fabric_pager *pager, uint32_t place, uint32_t generation)
 {
 	const struct store_extent *extent = caa_container_of(pager, struct store_extent, pager);

@@ -112,7 +112,7 @@ static uint64_t get_queued(struct afar_queue *queue, const struct user *user, un
 	return number_of(words);
 }
 
-/* The first read brings the page into memory, and the second one tells where it is. What is shown comes a moment later. */
+/* The first read brings the page into memory, and the second one tells where it is. The slab comes a moment later. */
 static void warm(const struct user *user)
 {
 	for (unsigned i = 0; i < 300; i++)
@@ -302,7 +302,7 @@ static void test_a_stopped_server(void **state)
 	assert_int_equal(afar_namespace_delete(session, "stopped", AFAR_DELETE_REGIONS), 0);
 }
 
-/* What the killed one showed is not believed, whatever it was. */
+/* Nobody believes what the killed one showed. */
 static void test_a_killed_server(void **state)
 {
 	struct user reader, writer;
@@ -434,7 +434,7 @@ static void test_a_key_is_revoked(void **state)
 	while (afar_region_pread(thief.region, words, PAGE, 0) >= 0)
 		test_pause();
 	close_user(&thief);
-	/* What others write and read from now on is elsewhere, and what it replaces is hidden. */
+	/* Others write and read elsewhere from now on, and the old pages are hidden. */
 	for (unsigned page = 0; page < NR_PAGES; page++)
 		put(&owner, page, 0x2222);
 	warm(&owner);

@@ -181,7 +181,7 @@ static void see(const struct cache_frame *frame, struct content content)
 		(struct seen){frame, frame->guard, frame->bytes, frame->generation, content};
 }
 
-/* What a guard shows is what it showed, and no change of it has ended. */
+/* A guard shows the page that it has shown, and no change of that has ended. */
 static void check_seen(void)
 {
 	for (unsigned i = 0; i < NR_SEEN; i++) {
