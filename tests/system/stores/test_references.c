@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Pages of flash that clients read where the server of their machine keeps them, without it. A page
- * that was read twice is read on while the server is stopped. A change is seen by every read that begins when it has
- * ended, whoever has changed what: other clients, a server that was killed and started again, somebody who deletes. Who
- * loses his key reads no more, and finds nothing new in memory that he has kept.
+ * that was read twice is read on while the server is stopped. Every read that begins after a change sees it. The change may be
+ * another client's, a deletion, or one at a server that was killed and started again. A client that
+ * loses its key reads no more, and finds nothing new in memory that it has kept.
  */
 #include <pthread.h>
 #include <stdatomic.h>
