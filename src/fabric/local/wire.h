@@ -39,8 +39,8 @@ enum local_message_type {
 	 * of its exchange (exchange.h). It was added last: only those who ask for keys of paged memory
 	 * hear it. */
 	LOCAL_PAGED,
-	/* With descriptors, to those alone who take references (references.h): the page that says
-	 * whether this end lives; slab `key`, in the place of an earlier one. */
+	/* With descriptors, to those alone who take references (references.h). A page says whether this
+	 * end lives; slab `key` comes in the place of an earlier one. */
 	LOCAL_LIFE,
 	LOCAL_SLAB,
 };

@@ -12,6 +12,7 @@
  * Called by pager.c and pager_cached.c.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -36,7 +37,7 @@ int pages_slabs_open(struct pages *pages, uint64_t bytes, bool is_shared)
 {
 	CDS_INIT_LIST_HEAD(&pages->shares);
 	pages->nr_slabs = pages->limit = (uint32_t)(bytes / SEGMENT_MIN);
-	pages->is_shared = is_shared && pages->nr_slabs <= FABRIC_SLABS_MAX;
+	pages->is_shared = is_shared;
 	pages->slabs = calloc(pages->nr_slabs, sizeof(*pages->slabs));
 	return pages->slabs ? 0 : error_code(-ENOMEM);
 }
@@ -71,11 +72,14 @@ void pages_slabs_close(struct pages *pages)
 static char *map_shared(void)
 {
 	void *memory;
+	int fd;
 
 	if (shared_map(FABRIC_SLAB_BYTES, SEGMENT_MIN, &memory) != 0)
 		return NULL;
-	if (shared_make_read_only(memory, FABRIC_SLAB_BYTES) == 0 &&
-	    shared_keep(shared_descriptor(memory, FABRIC_SLAB_BYTES)))
+	fd = shared_descriptor(memory, FABRIC_SLAB_BYTES);
+	/* All of it is there from now on: a page that could not be had later would end us. */
+	if (fallocate(fd, 0, 0, FABRIC_SLAB_BYTES) == 0 &&
+	    shared_make_read_only(memory, FABRIC_SLAB_BYTES) == 0 && shared_keep(fd))
 		return memory;
 	shared_unmap(memory);
 	return NULL;
