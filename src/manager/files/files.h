@@ -12,8 +12,7 @@
  *   pool.c      what of the pool is free
  *   scrubs.c    what was given back, until it is zeroed
  *   lost.c      what servers have lost of it
- *   lost_list.c   which files that is of
- *   lost_count.c  how many files would lose something
+ *   lost_list.c   which files that is of, and how many would lose something
  *   shrink.c    giving whole extents of it back
  *   names.c     directories: make, remove, rename, link
  *   walk.c      finding and listing names
