@@ -26,6 +26,8 @@ static bool ask(struct afar_session *session, Afar__Request *request, struct rpc
 			fs_tell_closings(session, request->file_revoke, call);
 		else if (request->file_revoke->only_times)
 			fs_tell_times(session, request->file_revoke, call);
+		else if (request->file_revoke->only_ends)
+			fs_tell_ends(session, request->file_revoke, call);
 		else
 			attr_cache_revoke(session, request->file_revoke, call);
 		return true;

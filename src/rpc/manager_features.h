@@ -10,5 +10,9 @@
 #define RPC_FEATURE_KEPT \
 	0x2U /* a client may have files open that its programs have closed: FileRevoke */
 #define RPC_FEATURE_RANGES 0x4U /* FileExtend.ranges */
+#define RPC_FEATURE_ENDS   0x8U /* FileExtend.wants_end, and FileEnd's */
+
+/* Servers have such bits, too (ServerJoin.features). */
+#define RPC_SERVER_READS 0x1U /* ExtentRead */
 
 #endif

@@ -178,6 +178,7 @@ static const struct bench_stage *const stages[] = {
 	&flash_stage,
 	&sharing_holes_local_stage,
 	&sharing_holes_tcp_stage,
+	&sharing_holes_flash_stage,
 	&sharing_opens_local_stage,
 	&sharing_opens_tcp_stage,
 	&sharing_cached_tcp_stage,

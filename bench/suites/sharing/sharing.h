@@ -12,6 +12,7 @@
 
 extern const struct bench_stage sharing_holes_local_stage; /* sharing_holes.c */
 extern const struct bench_stage sharing_holes_tcp_stage;
+extern const struct bench_stage sharing_holes_flash_stage;
 extern const struct bench_stage sharing_opens_local_stage; /* sharing_opens.c */
 extern const struct bench_stage sharing_opens_tcp_stage;
 extern const struct bench_stage sharing_cached_tcp_stage; /* sharing_cached.c */

@@ -15,6 +15,7 @@
 #define NR_UNITS     4096U
 #define BYTES	     (NR_UNITS * UNIT)
 #define SERVER_BYTES (512 * MIB)
+#define FLASH_BYTES  (512 * MIB)
 #define BAR	     3.0
 
 struct holes {
@@ -22,6 +23,7 @@ struct holes {
 	unsigned per_call; /* ranges of one call */
 	bool is_scattered; /* in any order, else from the end to the beginning */
 	bool is_extending; /* from the beginning to the end of an empty file */
+	bool is_appending; /* likewise, wherever the file ends */
 };
 
 struct holes_stage {
@@ -66,7 +68,9 @@ static int write_all(struct holes_stage *stage, const struct bench_row *row, str
 				.data = stage->at.memory + j * UNIT,
 				.length = UNIT,
 			};
-		written = afar_file_writex(file, stage->vectors, holes->per_call);
+		written = holes->is_appending && file != stage->at.file
+				  ? afar_file_append(file, stage->at.memory, UNIT, 0, NULL)
+				  : afar_file_writex(file, stage->vectors, holes->per_call);
 		if (written != (ssize_t)(holes->per_call * UNIT))
 			return scene_fail(row->name, written < 0 ? (int)written : -EIO);
 	}
@@ -109,8 +113,10 @@ static int setup_over(const char *transport, void **state)
 {
 	const struct bench_row fill = {.name = "fill",
 				       .parameters = &(const struct holes){1, 1, false, false}};
-	const struct file_setting setting = {
-		.transport = transport, .server_bytes = SERVER_BYTES, .memory_bytes = BYTES};
+	const struct file_setting setting = {.transport = transport,
+					     .server_bytes = SERVER_BYTES,
+					     .flash_bytes = transport ? 0 : FLASH_BYTES,
+					     .memory_bytes = BYTES};
 	struct holes_stage *stage;
 	double ignored;
 	int ret = file_scene_make(&setting, sizeof(*stage), (void **)&stage);
@@ -130,21 +136,32 @@ static int setup_tcp(void **state)
 	return setup_over("tcp", state);
 }
 
+static int setup_flash(void **state)
+{
+	return setup_over(NULL, state);
+}
+
 #define HOLES(over, name, bar, ...)                                              \
 	{                                                                        \
 		name ", " over, "us", BENCH_LOWER, "over what is there", bar,    \
 			&(const struct holes){__VA_ARGS__}, run_holes, run_whole \
 	}
+#define END_ROWS(over, bar)                                       \
+	HOLES(over, "4 KiB that extend", bar, 1, 1, false, true), \
+		HOLES(over, "4 KiB that are appended", bar, 1, 1, false, true, true)
 #define HOLES_ROWS(over, bar)                                                                    \
 	HOLES(over, "4 KiB into holes, descending", bar, 1, 1, false, false),                    \
 		HOLES(over, "4 KiB into holes, scattered", bar, 1, 1, true, false),              \
 		HOLES(over, "4 KiB into holes, each 16th", BENCH_REPORTED, 16, 1, false, false), \
 		HOLES(over, "4 KiB into holes, lists of 256", bar, 1, 256, true, false),         \
-		HOLES(over, "4 KiB that extend", bar, 1, 1, false, true)
+		END_ROWS(over, bar)
 static const struct bench_row rows_local[] = {HOLES_ROWS("local", BENCH_REPORTED)};
 static const struct bench_row rows_tcp[] = {HOLES_ROWS("tcp", BAR)};
+static const struct bench_row rows_flash[] = {END_ROWS("flash", BAR)};
 
 const struct bench_stage sharing_holes_local_stage = {setup_local, file_scene_end, rows_local,
 						      NR_ROWS(rows_local)};
 const struct bench_stage sharing_holes_tcp_stage = {setup_tcp, file_scene_end, rows_tcp,
 						    NR_ROWS(rows_tcp)};
+const struct bench_stage sharing_holes_flash_stage = {setup_flash, file_scene_end, rows_flash,
+						      NR_ROWS(rows_flash)};

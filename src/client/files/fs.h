@@ -22,6 +22,7 @@
 #include "client/files/inode/attr_cache.h"
 #include "client/files/inode/file_ahead.h"
 #include "client/files/inode/file_around.h"
+#include "client/files/inode/file_ends.h"
 #include "client/files/inode/file_map.h"
 #include "client/files/inode/file_view.h"
 #include "client/files/inode/fs_drop.h"
@@ -115,11 +116,12 @@ struct file_inode {
 	struct file_map map;
 	struct file_ahead ahead;
 	struct file_around around;
+	struct file_ends ends;
 	uint64_t layout;       /* the number that the map goes by */
 	uint64_t size;	       /* as far as we know: it may be more, if others write */
 	uint64_t appending_to; /* where an append of ours ends that is under way; 0: none */
-	uint64_t end;	       /* that we have told the manager; not more than the size */
-	uint64_t wanted;       /* ends that writers have reached, and wait for being told */
+	uint64_t end;	 /* that we have told the manager, or the slot; not more than the size */
+	uint64_t wanted; /* ends that writers have reached, and wait for being told */
 };
 
 struct afar_fs {
@@ -235,8 +237,27 @@ void fs_tell_closings(struct afar_session *session, const Afar__FileRevoke *ask,
 /* Likewise that a file was written, if the manager does not know. */
 void fs_tell_times(struct afar_session *session, const Afar__FileRevoke *ask,
 		   struct rpc_call *call);
+/* Likewise where it ends, which the manager has left to us. */
+void fs_tell_ends(struct afar_session *session, const Afar__FileRevoke *ask, struct rpc_call *call);
 /* Waits until none is under way, of a file system that has left the session. */
 void fs_await_recalls(struct afar_fs *fs);
+
+/* ---- fs_end.c */
+
+/* The ends of files that the manager has left to us are not ours any more, because it may have restarted. */
+void fs_stop_ends(struct afar_fs *fs);
+/* Likewise of one file, because it is being closed: the manager leaves its end to nobody whom it does not know to write. */
+void inode_tell_ends(struct file_inode *inode);
+/* Fills a message that gives up the end of an inode, which is not ours any more. False: it is not open. */
+bool inode_give_end(struct afar_fs *fs, uint64_t ino, Afar__FileEnd *message);
+/* Returns whether an append is under way that relies on the end's being ours. From then on it is not. */
+bool inode_stop_end(struct afar_fs *fs, uint64_t ino);
+/* Waits until there is no such append. The inode may be closed meanwhile. */
+void inode_await_append(struct afar_fs *fs, uint64_t ino);
+/* Adds to what the manager says of an inode where it ends, if only the slot knows that. */
+void inode_add_end(struct file_inode *inode, struct afar_file_stat *stat);
+/* Has the manager know where the file ends. A change of its layout is about to follow, and then the slot says nothing any more. */
+int inode_know_end(struct file_inode *inode);
 
 /* ---- fs_inode.c */
 

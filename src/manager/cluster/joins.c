@@ -302,6 +302,7 @@ static int bind_server(struct core *core, struct server *server, const Afar__Ser
 	undo_call(undo, unbind, NULL, live);
 	memcpy(live->signing_key, ask->signing_key.data, SIGNING_KEY_BYTES);
 	live->peer = peer;
+	live->features = ask->features;
 	afar__server_report__init(&live->report);
 	live->report.granted_bytes = server->dram.granted_bytes;
 	live->nr_lanes = 0;

@@ -16,6 +16,7 @@ struct live_server {
 	void *peer;	  /* NULL: down */
 	uint64_t down_at; /* without a peer: since then */
 	uint64_t incarnation;
+	uint64_t features;	/* RPC_SERVER_… */
 	uint64_t pending_bytes; /* asked for by jobs of all its pools, not in the tables yet */
 	uint64_t copying_ms;	/* that what it is copying may take         */
 	uint64_t retry_at;	/* no releases and fences before */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Tells an operator what is lost with a server's memory, or with a store, before he gives it up.
- * This file tells it by namespace; files/lost_count.c counts the files. */
+ * This file tells it by namespace; files/lost_list.c counts the files. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

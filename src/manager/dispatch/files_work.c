@@ -19,6 +19,9 @@ static int end_one(struct file *file)
 	/* The sessions that hold it close it later; it may get a name before. */
 	if (file_is_held(file))
 		return file_note_ahead(file, true) ?: file_settle(file);
+	/* The record stays until that is known. */
+	if (end_may_be_lost(file))
+		return file_note_ahead(file, true) ?: end_lose(file);
 	record_delete_ahead(file->fs, file->ino);
 	return file->inode->nlink != 0 ? file_trim_closed(file) : file_settle(file);
 }
@@ -80,6 +83,8 @@ void files_work(struct core *core)
 		mark = undo_mark(core->undo);
 		end_work(core, mark, gone_work(fs));
 		mark = undo_mark(core->undo);
+		end_work(core, mark, ends_work(fs));
+		mark = undo_mark(core->undo);
 		end_work(core, mark, shrink_work(fs));
 	}
 	if (files->nr_emptied != 0) {
@@ -104,6 +109,7 @@ void files_drive(struct core *core)
 		gone_drive(fs);
 		drops_drive(fs);
 		silence_drive(fs);
+		ends_drive(fs);
 		scrubs_drive(fs);
 		fs_forget_idle(fs);
 		shrink_drive(fs);
@@ -114,8 +120,9 @@ void files_drive(struct core *core)
 static uint64_t next_work(const struct fs *fs)
 {
 	uint64_t gone = gone_next(fs), shrink = shrink_next(fs), silence = silence_next(fs);
-	uint64_t next = gone < shrink ? gone : shrink;
+	uint64_t next = gone < shrink ? gone : shrink, ends = ends_next(fs);
 
+	next = next < ends ? next : ends;
 	if (can_end_left(fs))
 		return 0;
 	return next < silence ? next : silence;

@@ -199,6 +199,12 @@ static int hold(struct fs *fs, const struct who *who, const struct session *sess
 		return open_file(fs, who, session, ask->open, result);
 	case AFAR__FILE_HOLD__WHAT_END:
 		ret = hold_end(fs, session, ask->end, &file);
+		if (ret == 0 && ask->end->wants_end) {
+			bool is_given;
+
+			ret = end_give(file, session, &is_given);
+			result->has_end = is_given;
+		}
 		return ret == 0 ? tell(file, result) : ret;
 	case AFAR__FILE_HOLD__WHAT_CLOSE:
 		return hold_close(fs, session, ask->close->handle);
@@ -291,7 +297,9 @@ static int find_open(struct fs *fs, const struct session *session, uint64_t ino,
 
 static int find_held(struct fs *fs, const struct session *session, uint64_t ino, struct file **out)
 {
-	return find_open(fs, session, ino, W_OK, out);
+	int ret = find_open(fs, session, ino, W_OK, out);
+
+	return ret == 0 ? end_check(*out, session) : ret;
 }
 
 static int set_extended(struct file *file, const struct session *session,
@@ -314,6 +322,17 @@ static int set_extended(struct file *file, const struct session *session,
 	return tell(file, result);
 }
 
+/* One that grows may go on without telling of each end. */
+static int make_slot(struct file *file, const struct session *session, const Afar__FileExtend *ask,
+		     Afar__FileResult *result)
+{
+	const struct inode *inode = file->inode;
+
+	if (!ask->wants_end || inode->spare_from >= inode->spare_to)
+		return 0;
+	return end_make_slot(file, session, &result->slot);
+}
+
 static int extend(struct fs *fs, const struct session *session, const Afar__FileExtend *ask,
 		  Afar__FileResult *result)
 {
@@ -326,6 +345,8 @@ static int extend(struct fs *fs, const struct session *session, const Afar__File
 		ret = find_held(fs, session, ask->ino, &file);
 	if (ret == 0)
 		ret = file_extend(file, &wish, &room);
+	if (ret == 0)
+		ret = make_slot(file, session, ask, result);
 	if (ret == 0)
 		ret = file_tell_extra(&wish, &room, result);
 	if (ret == 0)
@@ -405,7 +426,12 @@ static int sync_file(struct fs *fs, const struct session *session, const Afar__F
 	if (ret < 0)
 		return ret;
 	file_put(file);
-	return ask->close != 0 ? hold_close(fs, session, ask->close) : 0;
+	if (ask->close == 0)
+		return 0;
+	/* It has told where it ends. */
+	if (!hold_is_writer_but(file, session->number, ask->close))
+		ret = end_take(file, session->number);
+	return ret == 0 ? hold_close(fs, session, ask->close) : ret;
 }
 
 static int change(struct fs *fs, const struct who *who, const struct session *session,

@@ -12,8 +12,7 @@
  *   pool.c      what of the pool is free
  *   scrubs.c    what was given back, until it is zeroed
  *   lost.c      what servers have lost of it
- *   lost_list.c   which files that is of
- *   lost_count.c  how many files would lose something
+ *   lost_list.c   which files that is of, and how many would lose something
  *   shrink.c    giving whole extents of it back
  *   names.c     directories: make, remove, rename, link
  *   walk.c      finding and listing names
@@ -21,6 +20,7 @@
  *   limits.c    what a file system may have at most
  *   lengths.c   allocate, shrink, punch, sync
  *   holds.c     who has which file open
+ *   ends.c      which session need not tell where a file ends, and finding that out if it dies
  *   gone.c      what has no name any more, until nobody uses it
  *   locks.c     who has locked what of a file
  *   check.c     comparing the records with each other

@@ -123,6 +123,8 @@ int hold_open(struct fs *fs, const struct who *who, const struct session *sessio
 		return error_fail(-EINVAL, "open inode %llu: it is neither file nor directory",
 				  (unsigned long long)ask->ino);
 	ret = check_access(who, inode, ask->access & (R_OK | W_OK));
+	if (ret == 0 && (ask->access & W_OK))
+		ret = end_check(*out, session);
 	if (ret < 0)
 		return ret;
 	look(*out, session->number);
@@ -142,21 +144,44 @@ static bool holds_to_write(const struct file *file, uint64_t session)
 	return false;
 }
 
+bool hold_is_writer_but(const struct file *file, uint64_t session, uint64_t handle)
+{
+	const struct hold *hold;
+
+	cds_list_for_each_entry (hold, &file->holds, node)
+		if (hold->session == session && hold->handle != handle && (hold->access & W_OK))
+			return true;
+	return false;
+}
+
 /* ---- The end of a file, for whoever appends */
 
 /* `until`: 0: until the session says that it has appended. `since`: it has kept the end. */
 static int set_appender(struct file *file, uint64_t session, uint64_t since, uint64_t until)
 {
 	struct undo *undo = fs_core(file->fs)->undo;
-	int ret = undo_room(undo, 3);
+	int ret = undo_room(undo, 4);
 
 	if (ret < 0)
 		return ret;
 	mark(file, session);
+	undo_set(undo, file->is_appender_forced, false);
 	undo_set(undo, file->appender, session);
 	undo_set(undo, file->appender_since, since);
 	undo_set(undo, file->appender_until, until);
 	return 0;
+}
+
+int hold_force_appender(struct file *file, uint64_t session)
+{
+	struct undo *undo = fs_core(file->fs)->undo;
+	int ret = set_appender(file, session, 0, 0);
+
+	if (ret == 0)
+		ret = undo_room(undo, 1);
+	if (ret == 0)
+		undo_set(undo, file->is_appender_forced, session != 0);
+	return ret;
 }
 
 uint64_t hold_append_until(const struct file *file, uint64_t session)
@@ -230,7 +255,18 @@ static int end_unheld(struct file *file)
 	return ret == 0 ? fs_may_fail(file->fs, file->ino, mark, file_settle(file)) : ret;
 }
 
-static int drop(struct hold *hold)
+/* Returns whether the end of a file may be known by its slot alone, after a hold of it was dropped. `has_left`: the session has told
+ * nothing. Others that write the file meanwhile tell of their ends. */
+static bool has_lost_end(struct file *file, const struct hold *hold, bool has_left)
+{
+	if (holds_to_write(file, hold->session))
+		return false;
+	return file->ender == hold->session ||
+	       (has_left && (hold->access & W_OK) && !file_is_written_elsewhere(file, 0) &&
+		end_may_be_lost(file));
+}
+
+static int drop(struct hold *hold, bool has_left)
 {
 	struct file *file = hold->file;
 	struct undo *undo = fs_core(file->fs)->undo;
@@ -252,6 +288,10 @@ static int drop(struct hold *hold)
 		if (ret != 0)
 			return ret;
 	}
+	if (has_lost_end(file, hold, has_left))
+		ret = end_lose(file);
+	if (ret < 0)
+		return ret;
 	/* If its session has ended, nobody else reclaims what it wrote after a restart. */
 	if (file->is_dirty && file->inode && (is_writer || !file_is_held(file)))
 		file_put(file);
@@ -267,7 +307,7 @@ int hold_close(struct fs *fs, const struct session *session, uint64_t handle)
 		return 0;
 	look(hold->file, session->number);
 	store_look(fs_core(fs)->store, hold->file->mark);
-	return drop(hold);
+	return drop(hold, false);
 }
 
 int hold_forget(struct fs *fs, const struct session *session, const Afar__FileForget *ask)
@@ -340,7 +380,7 @@ int files_session_left(struct core *core, const struct namespace *ns, uint64_t s
 	if (ret == 0)
 		ret = gone_leave(fs, session);
 	for (size_t i = 0; i < search.nr && ret == 0; i++)
-		ret = drop(search.found[i]);
+		ret = drop(search.found[i], true);
 	free(search.found);
 	return ret;
 }
@@ -390,11 +430,19 @@ int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *
 			"tell of what was written to inode %llu: the session has not opened "
 			"it to write",
 			(unsigned long long)ask->ino);
+	if (ask->gives_end || ask->wants_end)
+		ret = end_take(*out, session->number);
+	if (ret < 0)
+		return ret;
+	if (ask->layout != (*out)->inode->layout && ask->gives_end)
+		return 0;
 	if (ask->layout != (*out)->inode->layout)
 		return error_fail(-ESTALE,
 				  "tell of what was written to inode %llu: it was made shorter "
 				  "meanwhile; write again",
 				  (unsigned long long)ask->ino);
+	if (ask->keeps_times && ask->end <= (*out)->inode->size)
+		return 0;
 	inode = file_edit(*out);
 	if (!inode)
 		return error_code(-ENOMEM);

@@ -25,11 +25,42 @@ uint64_t hold_append_until(const struct file *file, uint64_t session);
 int hold_reclaim(struct fs *fs, const struct session *session, const Afar__FileReclaim *ask);
 /* The session does not use inodes by their number any more. */
 int hold_forget(struct fs *fs, const struct session *session, const Afar__FileForget *ask);
+/* Returns whether the session has it open to write, by another handle. */
+bool hold_is_writer_but(const struct file *file, uint64_t session, uint64_t handle);
 bool file_is_written_elsewhere(const struct file *file, uint64_t session);
 /* Returns a number of the time in which no other session has the file open to write. It is never another time's. 0: one has. */
 uint64_t hold_alone(struct file *file, uint64_t session);
 
+/* Nobody but the session appends, though it has not asked for that; 0: that is over. */
+int hold_force_appender(struct file *file, uint64_t session);
+
+/* ---- ends.c */
+
+/* Gives a file a slot, if the session may have the end for itself. `out`: its unit of the pool, and 1; 0: it has none. -ENOMEM. */
+int end_make_slot(struct file *file, const struct session *session, uint64_t *out);
+/* Gives the session the end of a file, if it may have that. */
+int end_give(struct file *file, const struct session *session, bool *is_given);
+/* Takes it from the session, if it has it, because that one has told where it is. */
+int end_take(struct file *file, uint64_t session);
+/* The session that had the end is gone, or not known: the end is read from the slot, if there is one. */
+int end_lose(struct file *file);
+bool end_is_lost(const struct file *file);
+/* Returns whether nobody may have told where it ends, after a restart. */
+bool end_may_be_lost(struct file *file);
+/* -EBUSY: the end of a file that the session is about to change is being read. */
+int end_check(const struct file *file, const struct session *session);
+/* Until when a call waits for ends. Asks for them. */
+uint64_t ends_wait(struct core *core, struct event *event, struct fs *fs);
+/* Reads from slots, between batches; ends, in one, what cannot be read any more. */
+void ends_drive(struct fs *fs);
+int ends_work(struct fs *fs);
+uint64_t ends_next(const struct fs *fs);
+void ends_free(struct fs *fs);
+
 /* ---- recalls.c */
+
+/* Asks the session that has the end of a file to give it up, once questions_send() is called. */
+void end_ask(struct file *file);
 
 /* True: another session has it open, and has not given it up for a change. */
 bool file_is_kept(const struct file *file, const struct session *session);

@@ -113,7 +113,8 @@ uint64_t inode_asked_units(const struct inode *inode)
 	uint64_t end = units_up(inode->size);
 	uint64_t from = inode->spare_from > end ? inode->spare_from : end;
 
-	return inode->nr_units - (inode->spare_to > from ? inode->spare_to - from : 0);
+	return inode->nr_units - inode->has_slot -
+	       (inode->spare_to > from ? inode->spare_to - from : 0);
 }
 
 static uint64_t clamp(uint64_t nr, uint64_t min, uint64_t max)
@@ -300,7 +301,7 @@ static struct units widen(struct filling *filling, size_t at, struct units part)
 	const struct run *run = runs->run;
 	const struct units *last = &filling->wish->list[filling->wish->nr - 1];
 	uint64_t begin = at > 0 ? run[at - 1].unit + run[at - 1].nr : 0;
-	uint64_t end = at < runs->nr ? run[at].unit : last->from;
+	uint64_t end = at < runs_count(runs) ? run[at].unit : last->from;
 	uint64_t max = smaller(filling->left, filling->most);
 
 	if (part.to > end)
@@ -336,6 +337,14 @@ static int count_around(struct file *file, uint64_t nr, uint64_t nr_written)
 static bool is_at_end(const struct runs *runs, uint64_t end)
 {
 	return runs->nr == 0 || runs->run[runs->nr - 1].unit + runs->run[runs->nr - 1].nr <= end;
+}
+
+/* Likewise without its slot. */
+static bool is_data_at_end(const struct runs *runs, uint64_t end)
+{
+	size_t nr = runs_count(runs);
+
+	return nr == 0 || runs->run[nr - 1].unit + runs->run[nr - 1].nr <= end;
 }
 
 static void add_room(struct file_room *room, struct units units)
@@ -411,13 +420,26 @@ int file_extend(struct file *file, const struct file_wish *wish, struct file_roo
 	if (ret == 0)
 		ret = use_spare(file, wish);
 	if (ret < 0 || file->inode->nr_units == nr_units || wish->is_exact ||
-	    !is_at_end(file->runs, end))
+	    !is_data_at_end(file->runs, end))
 		return ret;
 	ret = take_ahead(file, end, wish->gives_back);
 	if (file->inode->spare_from < file->inode->spare_to)
 		room->list[room->nr++] =
 			(struct units){file->inode->spare_from, file->inode->spare_to};
 	return ret;
+}
+
+int file_take_slot(struct file *file)
+{
+	const struct units slot = {FILE_SLOT_UNIT, FILE_SLOT_UNIT + 1};
+	struct growth growth = {0};
+	int ret = file_load_runs(file);
+
+	if (ret == 0)
+		ret = fill_hole(file, &growth, slot, false);
+	ret = end_growth(file, &growth, ret);
+	/* So that it goes back also if the manager ends. */
+	return ret == 0 ? file_note_ahead(file, true) : ret;
 }
 
 /* ---- What a client asks for, and hears */
@@ -625,7 +647,7 @@ int file_trim_closed(struct file *file)
 
 	/* After a restart others may have it open, and have still to tell. */
 	if (!inode || inode->nlink == 0 || file->fs->nr_unreclaimed != 0 ||
-	    fs_namespace(file->fs)->is_suspect)
+	    fs_namespace(file->fs)->is_suspect || end_is_lost(file))
 		return 0;
 	ret = file_note_ahead(file, false);
 	if (ret == 0 && inode->nr_units != 0)

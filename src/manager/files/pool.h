@@ -25,6 +25,11 @@ int file_tell_runs(struct file *file, const struct units *list, size_t nr,
 		   Afar__FileResult *result);
 /* The first run that ends behind `unit`: its index, or the number of runs. */
 size_t runs_find(const struct runs *runs, uint64_t unit);
+/* How many of them are not the slot. */
+static inline size_t runs_count(const struct runs *runs)
+{
+	return runs->nr - (runs->nr != 0 && runs->run[runs->nr - 1].unit >= FILE_SLOT_UNIT);
+}
 
 /* ---- pool.c */
 
@@ -81,6 +86,8 @@ struct file_room {
 	struct units *list; /* the caller frees it */
 	size_t nr;
 };
+/* Its slot gets a unit, if it has none. -ENOSPC, -EDQUOT. */
+int file_take_slot(struct file *file);
 /* All of the list gets its room, or none. */
 int file_extend(struct file *file, const struct file_wish *wish, struct file_room *room);
 /* Tells what of the room came beyond the wish. */

@@ -31,6 +31,7 @@ static Afar__Request *new_request(const struct fs *fs, unsigned what)
 	revoke->fs = fs->number;
 	revoke->only_closes = what == HOLD_CLOSES;
 	revoke->only_times = what == HOLD_TIMES;
+	revoke->only_ends = what == HOLD_ENDS;
 	request->file_revoke = revoke;
 	request->call_case = AFAR__REQUEST__CALL_FILE_REVOKE;
 	return request;

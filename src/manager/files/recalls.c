@@ -445,6 +445,15 @@ static void ask_other(struct file *file, const struct hold *hold, unsigned what)
 		note_ask(file, hold->session, what, number, peer);
 }
 
+void end_ask(struct file *file)
+{
+	const struct hold *hold;
+
+	cds_list_for_each_entry (hold, &file->holds, node)
+		if (hold->session == file->ender && (hold->access & W_OK))
+			ask_other(file, hold, HOLD_ENDS);
+}
+
 static void take_answer(struct file *file, const struct outgoing *outgoing, bool is_done)
 {
 	struct hold *hold;

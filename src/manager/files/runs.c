@@ -70,6 +70,7 @@ static int count_units(struct file *file, uint64_t nr_units)
 	if (!inode)
 		return error_code(-ENOMEM);
 	inode->nr_units = nr_units;
+	inode->has_slot = runs_count(file->runs) != file->runs->nr;
 	return 0;
 }
 
@@ -153,7 +154,8 @@ static size_t list_runs(const struct runs *runs, const struct units *list, size_
 
 		/* One may touch several of the list. */
 		for (at = at > next ? at : next;
-		     at < runs->nr && runs->run[at].unit < list[i].to && nr_listed < max; at++) {
+		     at < runs_count(runs) && runs->run[at].unit < list[i].to && nr_listed < max;
+		     at++) {
 			const struct run *run = &runs->run[at];
 
 			if (out) {

@@ -22,6 +22,8 @@
 #define FILE_SIZE_MAX	 ((uint64_t)1 << 56)
 #define FS_EDITED_MAX	 8U  /* inodes that one operation changes */
 #define FILE_KEEPS_PAGES 16U /* FileOpen.access */
+/* Behind all that a file can have: its slot (ends.c). */
+#define FILE_SLOT_UNIT (FILE_SIZE_MAX / FILE_UNIT)
 /* With an inode's number: the handle of a session that uses it by that number, and has not opened it. */
 #define FILE_USED (UINT64_C(1) << 63)
 
@@ -45,6 +47,7 @@ struct inode {
 	/* Likewise units that came around others in holes, or that came ahead and were passed by. Those count no more that somebody
 	 * says he has written. */
 	uint64_t nr_behind;
+	bool has_slot; /* one of its units is that; false also as long as its runs are not read */
 	int64_t atime, mtime, ctime;
 	uint64_t change;
 	uint64_t layout; /* grows when runs go away */
@@ -86,6 +89,11 @@ struct file {
 	/* The session that has its end for itself; 0: none. And until when, if it appends nothing just now. In memory alone */
 	uint64_t appender, appender_until;
 	uint64_t appender_since; /* it has kept the end for what follows */
+	bool is_appender_forced; /* it did not ask for that: ends.c */
+	/* The session that need not tell where it ends, and until when; 0: none. Nobody else becomes that before `end_quiet_until`. */
+	uint64_t ender, ender_until;
+	uint64_t end_quiet_until;
+	struct cds_list_head ended; /* of the fs: it may have an ender */
 	/* Since it got this number, no other session has had it open to write: hold_alone(). In memory alone, and never taken back. */
 	uint64_t alone, alone_number;
 	/* A session that takes parts of it away waits until others have given it up: recalls.c. In
@@ -110,6 +118,7 @@ enum {
 	HOLD_CLOSES, /* it tells of what it has closed */
 	HOLD_TIMES,  /* and of writes */
 	HOLD_KEPT,   /* it closes what it has open to read, and its programs have closed */
+	HOLD_ENDS,   /* it gives up the end of the file */
 	ASK_REVOKES, /* it drops what was delegated to it */
 	NR_QUESTIONS,
 };
@@ -197,7 +206,8 @@ struct fs {
 	struct cds_list_head questions; /* that are to be sent: questions.c */
 	struct cds_list_head owing;	/* that have not answered: the first of them first */
 	size_t nr_shared, max_shared;	/* inodes, each as often as it is delegated */
-	struct cds_list_head users;	/* sessions that are asked which inodes they use */
+	struct cds_list_head enders, lost_ends; /* ends.c */
+	struct cds_list_head users;		/* sessions that are asked which inodes they use */
 	struct gone gone;
 	uint64_t
 		quiet_until; /* changes wait: somebody may have something delegated by a manager of before */

@@ -135,6 +135,8 @@ static uint64_t look_wait(struct core *core, struct event *event)
 
 	wait = fs ? drops_wait_to_look(core, event, fs) : 0;
 	until = wait > until ? wait : until;
+	wait = fs ? ends_wait(core, event, fs) : 0;
+	until = wait > until ? wait : until;
 	if (fs)
 		questions_send(fs);
 	for (size_t i = 0; i < ask->n_operations && fs; i++) {
@@ -165,6 +167,8 @@ static uint64_t hold_wait(struct core *core, struct event *event)
 	if (fs && !hold_is_refused(core, event)) {
 		until = delegations_wait_to_hold(core, event, fs);
 		wait = drops_wait_to_hold(core, event, fs);
+		until = wait > until ? wait : until;
+		wait = ends_wait(core, event, fs);
 		until = wait > until ? wait : until;
 		wait = until <= core_now(core) ? kept_wait_to_hold(core, event, fs) : 0;
 		questions_send(fs);
@@ -202,6 +206,8 @@ static uint64_t change_wait(struct core *core, struct event *event)
 	}
 	until = delegations_wait_to_change(event, fs);
 	wait = drops_wait_to_change(core, event, fs);
+	until = wait > until ? wait : until;
+	wait = ends_wait(core, event, fs);
 	until = wait > until ? wait : until;
 	wait = until <= core_now(core) ? kept_wait_to_change(core, event, fs) : 0;
 	questions_send(fs);

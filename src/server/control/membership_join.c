@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "rpc/manager_features.h"
 #include "rpc/protobuf.h"
 #include "server/control/identity.h"
 #include "server/control/join.h"
@@ -174,6 +175,7 @@ int membership_send_join(struct membership *membership)
 	if (ret != 0)
 		return ret;
 	join->ends_first = true;
+	join->features = RPC_SERVER_READS;
 	join->has_ended_sessions = have_sessions_ended(membership);
 	ret = exchange_join(membership, join);
 	afar__server_join__free_unpacked(join, &protobuf_wiping);

@@ -238,6 +238,8 @@ void orders_work(struct orders *orders)
 		return;
 	if (job->path || job->is_closing)
 		orders_device(orders, job);
+	else if (job->is_read)
+		orders_read(orders, job);
 	else if (job->names)
 		orders_release_flash(orders, job);
 	else if (job->ranges)
@@ -424,6 +426,9 @@ void orders_request(struct orders *orders, const Afar__Frame *frame, struct rpc_
 		break;
 	case AFAR__REQUEST__CALL_EXTENTS_TRIM:
 		orders_on_trim(orders, request->extents_trim, call);
+		break;
+	case AFAR__REQUEST__CALL_EXTENT_READ:
+		orders_on_read(orders, request->extent_read, call);
 		break;
 	case AFAR__REQUEST__CALL_EXTENTS_SEAL:
 		on_seal(orders, request->extents_seal, call);

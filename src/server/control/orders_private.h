@@ -40,6 +40,8 @@ struct job {
 	bool is_closing;
 	struct orders *orders;
 	bool is_fenced; /* connections are closed: the copy is next */
+	/* ExtentRead: of ranges[0] */
+	bool is_read, is_zeroed;
 };
 
 struct orders {
@@ -84,12 +86,14 @@ void orders_release_flash(struct orders *orders, const struct job *job);
 /* Does a trim, or a step of it. False: it is queued again. */
 bool orders_trim(struct orders *orders, struct job *job);
 void orders_device(struct orders *orders, const struct job *job);
+void orders_read(struct orders *orders, const struct job *job);
 
 /* ---- orders_stores.c: requests, on the loop's thread */
 
 void orders_on_release_flash(struct orders *orders, const Afar__ExtentsRelease *request,
 			     struct rpc_call *call);
 void orders_on_trim(struct orders *orders, const Afar__ExtentsTrim *request, struct rpc_call *call);
+void orders_on_read(struct orders *orders, const Afar__ExtentRead *request, struct rpc_call *call);
 /* Opens the device at `path`; NULL: closes `store`. */
 void orders_on_device(struct orders *orders, const char *path, uint64_t store,
 		      struct rpc_call *call);

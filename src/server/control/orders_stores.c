@@ -11,6 +11,7 @@
 #include "server/control/orders_private.h"
 
 #define NR_RANGES_MAX 4096U /* of one trim */
+#define READ_MAX      4096U /* bytes: a block of a store */
 
 static unsigned long long printable(uint64_t number)
 {
@@ -162,6 +163,80 @@ bool orders_trim(struct orders *orders, struct job *job)
 	return true;
 }
 
+static void reply_bytes(struct rpc_call *call, uint64_t incarnation, const char *bytes,
+			size_t length)
+{
+	Afar__ExtentBytes result = AFAR__EXTENT_BYTES__INIT;
+	Afar__Reply reply = AFAR__REPLY__INIT;
+
+	result.data.data = (uint8_t *)bytes;
+	result.data.len = length;
+	reply.result_case = AFAR__REPLY__RESULT_EXTENT_BYTES;
+	reply.extent_bytes = &result;
+	rpc_reply(call, incarnation, &reply);
+}
+
+/* On the store's thread. */
+static void send_read(void *argument, int status, const char *bytes, size_t length)
+{
+	struct pending_reply *reply = argument;
+
+	if (status != 0) {
+		send_status(reply, status);
+		return;
+	}
+	reply_bytes(reply->call, reply->incarnation, bytes, length);
+	free(reply);
+}
+
+static int read_store(struct orders *orders, const struct job *job)
+{
+	struct store *store = stores_find(orders->options.stores, job->store);
+	struct pending_reply *reply = store ? orders_pending_reply(orders, job->call) : NULL;
+	int ret;
+
+	if (!reply)
+		return store ? error_code(-ENOMEM) : fail_no_store(job->store);
+	ret = (job->is_zeroed ? store_clear : store_read)(store, job->namespace, &job->ranges[0],
+							  send_read, reply);
+	if (ret != 0)
+		free(reply);
+	return ret;
+}
+
+static int read_memory(const struct orders *orders, const struct job *job, char *out)
+{
+	const struct extent_range *range = &job->ranges[0];
+	char *bytes;
+	int ret = extent_pool_span(orders->options.pool, range->extent, job->namespace, CLASS_DRAM,
+				   range->offset, range->length, &bytes);
+
+	if (ret == 0 && job->is_zeroed)
+		memset(bytes, 0, range->length);
+	if (ret == 0)
+		memcpy(out, bytes, range->length);
+	return ret ? error_fail(ret,
+				"read extent %llu: namespace %llu has no such bytes on this server",
+				printable(range->extent), printable(job->namespace))
+		   : 0;
+}
+
+/* It is not done for an earlier connection, as a trim is not: somebody may write there since. */
+void orders_read(struct orders *orders, const struct job *job)
+{
+	char bytes[READ_MAX];
+	int ret;
+
+	if (!orders_is_current(orders, job->epoch))
+		ret = error_code(-ECANCELED);
+	else
+		ret = job->store != 0 ? read_store(orders, job) : read_memory(orders, job, bytes);
+	if (ret != 0)
+		orders_reply(orders, job->call, ret);
+	else if (job->store == 0)
+		reply_bytes(job->call, orders->options.incarnation, bytes, job->ranges[0].length);
+}
+
 /* Opens or closes a device, unless the connection has ended. Then the manager has told the operator
  * that it failed, and by the next join it knows what is open. */
 void orders_device(struct orders *orders, const struct job *job)
@@ -238,6 +313,39 @@ void orders_on_trim(struct orders *orders, const Afar__ExtentsTrim *request, str
 	job->namespace = request->namespace_;
 	job->ranges = ranges;
 	job->nr_ranges = request->n_ranges;
+	orders_queue(orders, job);
+}
+
+void orders_on_read(struct orders *orders, const Afar__ExtentRead *request, struct rpc_call *call)
+{
+	const struct extent_range range = {request->extent, request->offset, request->length};
+	struct job *job;
+
+	if (range.length == 0 || range.length > READ_MAX ||
+	    range.length > READ_MAX - range.offset % READ_MAX) {
+		orders_reply(
+			orders, call,
+			error_fail(
+				-EINVAL,
+				"read %llu bytes at %llu of an extent: they are not in one block",
+				printable(range.length), printable(range.offset)));
+		return;
+	}
+	job = calloc(1, sizeof(*job));
+	if (job)
+		job->ranges = malloc(sizeof(range));
+	if (!job || !job->ranges) {
+		free(job);
+		orders_reply(orders, call, error_code(-ENOMEM));
+		return;
+	}
+	job->ranges[0] = range;
+	job->nr_ranges = 1;
+	job->call = call;
+	job->store = request->store;
+	job->namespace = request->namespace_;
+	job->is_read = true;
+	job->is_zeroed = request->is_zeroed;
 	orders_queue(orders, job);
 }
 

@@ -178,6 +178,15 @@ int store_release(struct store *store, const struct store_name *names, size_t nr
 int store_trim(struct store *store, uint64_t namespace, const struct extent_range *ranges,
 	       size_t nr_ranges, store_done *done, void *argument);
 
+typedef void store_was_read(void *argument, int status, const char *bytes, size_t length);
+/* Reads bytes of one block. -AFAR_ELOST: the namespace has no such extent there; -ERANGE; the device's own. -ENOMEM: `done` will not
+ * run. */
+int store_read(struct store *store, uint64_t namespace, const struct extent_range *range,
+	       store_was_read *done, void *argument);
+/* Likewise writes zeros there, and gives these. */
+int store_clear(struct store *store, uint64_t namespace, const struct extent_range *range,
+		store_was_read *done, void *argument);
+
 /* A client's request for keys. */
 struct store_keys {
 	struct reach reach;

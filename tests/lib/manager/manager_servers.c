@@ -18,6 +18,7 @@
 #include "lib/base/bytes.h"
 #include "lib/manager/manager_requests.h"
 #include "manager/tables/placement.h"
+#include "rpc/manager_features.h"
 
 static Afar__Reply *status_reply(int status)
 {
@@ -160,6 +161,27 @@ static Afar__Reply *trim_flash(struct fake_store *store, const Afar__ExtentsTrim
 	if (ask->n_ranges > store->nr_ranges_max)
 		store->nr_ranges_max = ask->n_ranges;
 	return status_reply(0);
+}
+
+static Afar__Reply *read_slot(struct fake_server *server, const Afar__ExtentRead *ask)
+{
+	Afar__Reply *reply = status_reply(server->refuse_to_read);
+
+	assert_true(ask->length != 0 && ask->length <= 4096 - ask->offset % 4096);
+	if (reply->status != 0)
+		return reply;
+	if (ask->is_zeroed) {
+		server->nr_cleared++;
+		server->cleared = ask->length;
+	} else {
+		server->nr_reads++;
+	}
+	reply->extent_bytes = MESSAGE_NEW(afar__extent_bytes, Afar__ExtentBytes);
+	reply->result_case = AFAR__REPLY__RESULT_EXTENT_BYTES;
+	reply->extent_bytes->data.data = malloc(sizeof(server->slot));
+	memcpy(reply->extent_bytes->data.data, server->slot, sizeof(server->slot));
+	reply->extent_bytes->data.len = sizeof(server->slot);
+	return reply;
 }
 
 struct fake_store *fake_server_asked(struct fake_server *server, const Afar__Request *request)
@@ -389,6 +411,8 @@ Afar__Reply *fake_server_serve(struct fake_server *server, const Afar__Request *
 			return status_reply(server->refuse_to_zero);
 		}
 		return trim_flash(fake_server_asked(server, request), request->extents_trim);
+	case AFAR__REQUEST__CALL_EXTENT_READ:
+		return read_slot(server, request->extent_read);
 	case AFAR__REQUEST__CALL_EXTENTS_SEAL:
 		return seal(server, request->extents_seal);
 	case AFAR__REQUEST__CALL_STORE_OPEN:
@@ -417,6 +441,7 @@ Afar__Request *fake_server_join(const struct fake_server *server, size_t index)
 	request->call_case = AFAR__REQUEST__CALL_SERVER_JOIN;
 	request->server_join = join;
 	join->self = self;
+	join->features = RPC_SERVER_READS;
 	self->server = server->number;
 	snprintf(text, sizeof(text), "server-%zu", index);
 	self->name = strdup(text);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "manager/core_private.h"
+#include "rpc/end_slot.h"
 #include "rpc/pass.h"
 
 #define FIXTURE_EXTENTS_MAX 4096
@@ -71,13 +72,17 @@ struct fake_server {
 	int refuse;	   /* answers this to reservations */
 	int refuse_device; /* answers this when it is to open or to close one, with: */
 	const char *says;
-	uint64_t opened;       /* the store that it says it has opened */
-	bool does_grant_wrong; /* less than asked */
-	bool does_grant_twice; /* names the extent that it granted last again */
-	int refuse_to_seal;    /* answers this when it is to copy */
-	unsigned nr_seals;     /* how often it did */
-	bool does_hold_seals;  /* keeps that alone, as if silent */
-	uint64_t nr_moved;     /* bytes */
+	uint64_t opened;	      /* the store that it says it has opened */
+	bool does_grant_wrong;	      /* less than asked */
+	bool does_grant_twice;	      /* names the extent that it granted last again */
+	uint8_t slot[END_SLOT_BYTES]; /* it reads this wherever it is asked to */
+	int refuse_to_read;	      /* answers this instead */
+	unsigned nr_reads, nr_cleared;
+	uint64_t cleared;     /* bytes, the last time */
+	int refuse_to_seal;   /* answers this when it is to copy */
+	unsigned nr_seals;    /* how often it did */
+	bool does_hold_seals; /* keeps that alone, as if silent */
+	uint64_t nr_moved;    /* bytes */
 	unsigned nr_session_ends;
 	uint64_t nr_released;  /* extents, by ExtentsRelease */
 	const char *principal; /* NULL: "server" */

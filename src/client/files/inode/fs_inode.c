@@ -256,7 +256,7 @@ int inode_shut(struct file_inode *inode, uint64_t deadline)
 	while (inode->nr_inside != 0)
 		pthread_cond_wait(&inode->gate_changed, &inode->lock);
 	pthread_mutex_unlock(&inode->lock);
-	ret = settle(inode);
+	ret = settle(inode) ?: inode_know_end(inode);
 	if (ret) {
 		inode_reopen(inode);
 		return ret;
@@ -306,6 +306,7 @@ void inode_forget(struct file_inode *inode)
 	file_map_free(&inode->map);
 	file_ahead_end(&inode->ahead);
 	file_around_end(&inode->around);
+	ends_forget(&inode->ends);
 	pthread_mutex_unlock(&inode->lock);
 }
 
@@ -517,6 +518,8 @@ void inode_add_writes(struct afar_fs *fs, struct afar_file_stat *stat)
 	inode = inode_cached(fs, stat->ino);
 	if (inode && is_untold(inode))
 		written_at = atomic_load(&inode->written_at);
+	if (inode)
+		inode_add_end(inode, stat);
 	pthread_mutex_unlock(&fs->lock);
 	if (stat->mtime < written_at)
 		stat->mtime = written_at;
@@ -557,6 +560,7 @@ static void change_layout(struct file_inode *inode, const Afar__FileAttributes *
 	file_map_free(&inode->map);
 	file_ahead_end(&inode->ahead);
 	file_around_end(&inode->around);
+	ends_forget(&inode->ends);
 	inode->layout = attributes->layout;
 	inode->size = attributes->size;
 	if (inode->end > inode->size)

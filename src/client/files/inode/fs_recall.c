@@ -205,17 +205,21 @@ static void end_telling(void *argument, const Afar__Frame *frame, int status)
 	free(telling);
 }
 
-/* Nobody waits for the answer: what follows on the connection comes behind it. Without one, the write is told again. */
-static void tell_written(struct afar_fs *fs, uint64_t ino)
+/* Nobody waits for the answer: what follows on the connection comes behind it. Without one, the write is told again. `gives_end`: the end of the
+ * file is not ours any more. */
+static void tell_written(struct afar_fs *fs, uint64_t ino, bool gives_end)
 {
 	struct telling *telling;
 	int64_t written_at;
+	bool is_written;
 	Afar__FileEnd message = AFAR__FILE_END__INIT;
 	Afar__FileHold operation = AFAR__FILE_HOLD__INIT, *operations = &operation;
 	Afar__FilesHold hold = AFAR__FILES_HOLD__INIT;
 
 	telling = malloc(sizeof(*telling));
-	if (!telling || !inode_begin_telling(fs, ino, &message, &written_at)) {
+	is_written = telling && inode_begin_telling(fs, ino, &message, &written_at);
+	message.gives_end = gives_end;
+	if (!telling || (!is_written && !(gives_end && inode_give_end(fs, ino, &message)))) {
 		free(telling);
 		return;
 	}
@@ -231,13 +235,14 @@ static void tell_written(struct afar_fs *fs, uint64_t ino)
 		free(telling);
 		return;
 	}
-	attr_cache_wrote(&fs->attr_cache, ino, written_at);
+	if (is_written)
+		attr_cache_wrote(&fs->attr_cache, ino, written_at);
 }
 
-static void tell_all_written(struct afar_fs *fs, const uint64_t *inos, size_t nr)
+static void tell_all_written(struct afar_fs *fs, const uint64_t *inos, size_t nr, bool gives_end)
 {
 	for (size_t i = 0; i < nr; i++)
-		tell_written(fs, inos[i]);
+		tell_written(fs, inos[i], gives_end);
 }
 
 /* One of the commits may fail, and then has told nothing. */
@@ -247,7 +252,7 @@ static void *tell_committed(void *argument)
 
 	for (size_t i = 0; i < recall->nr_inos; i++)
 		inode_await_commits(recall->fs, recall->inos[i], recall->nr_commits);
-	tell_all_written(recall->fs, recall->inos, recall->nr_inos);
+	tell_all_written(recall->fs, recall->inos, recall->nr_inos, false);
 	rpc_reply_status(recall->call, 0, 0);
 	end(recall->fs);
 	free(recall);
@@ -279,16 +284,14 @@ static int tell_later(struct afar_fs *fs, const uint64_t *inos, size_t nr, struc
 	return error_fail(ret, "tell of a write: no thread can be made");
 }
 
-void fs_tell_times(struct afar_session *session, const Afar__FileRevoke *ask, struct rpc_call *call)
+/* Finds a file system, which waits for end(). NULL: it is not open. */
+static struct afar_fs *find_fs(struct afar_session *session, uint64_t number)
 {
-	const uint64_t *inos = ask->n_inos != 0 ? ask->inos : &ask->ino;
-	const size_t nr = ask->n_inos != 0 ? ask->n_inos : 1;
 	struct afar_fs *fs = NULL, *other;
-	int ret = 0;
 
 	pthread_mutex_lock(&session->lock);
 	cds_list_for_each_entry (other, &session->file_systems, node) {
-		if (other->ns->number != ask->fs)
+		if (other->ns->number != number)
 			continue;
 		fs = other;
 		pthread_mutex_lock(&fs->lock);
@@ -297,9 +300,19 @@ void fs_tell_times(struct afar_session *session, const Afar__FileRevoke *ask, st
 		break;
 	}
 	pthread_mutex_unlock(&session->lock);
+	return fs;
+}
+
+void fs_tell_times(struct afar_session *session, const Afar__FileRevoke *ask, struct rpc_call *call)
+{
+	const uint64_t *inos = ask->n_inos != 0 ? ask->inos : &ask->ino;
+	const size_t nr = ask->n_inos != 0 ? ask->n_inos : 1;
+	struct afar_fs *fs = find_fs(session, ask->fs);
+	int ret = 0;
+
 	/* This is no user of the inode: whoever closes it last meanwhile gives its spare room back. */
 	if (fs) {
-		tell_all_written(fs, inos, nr);
+		tell_all_written(fs, inos, nr, false);
 		/* A commit that was begun before that may not be on its way yet. */
 		ret = tell_later(fs, inos, nr, call);
 		if (ret > 0)
@@ -307,5 +320,54 @@ void fs_tell_times(struct afar_session *session, const Afar__FileRevoke *ask, st
 		end(fs);
 	}
 	/* If it fails, the manager asks again. */
+	rpc_reply_status(call, 0, ret);
+}
+
+/* ---- Ends */
+
+/* Others append behind what we are appending. */
+static void *tell_appended(void *argument)
+{
+	struct recall *recall = argument;
+
+	for (size_t i = 0; i < recall->nr_inos; i++)
+		inode_await_append(recall->fs, recall->inos[i]);
+	tell_all_written(recall->fs, recall->inos, recall->nr_inos, true);
+	rpc_reply_status(recall->call, 0, 0);
+	end(recall->fs);
+	free(recall);
+	return NULL;
+}
+
+void fs_tell_ends(struct afar_session *session, const Afar__FileRevoke *ask, struct rpc_call *call)
+{
+	const uint64_t *inos = ask->n_inos != 0 ? ask->inos : &ask->ino;
+	const size_t nr = ask->n_inos != 0 ? ask->n_inos : 1;
+	struct afar_fs *fs = find_fs(session, ask->fs);
+	bool is_appending = false;
+	struct recall *recall;
+	int ret = 0;
+
+	/* Here, because the answers that come behind this may leave ends to us. */
+	for (size_t i = 0; i < nr && fs; i++)
+		is_appending |= inode_stop_end(fs, inos[i]);
+	if (fs && !is_appending) {
+		tell_all_written(fs, inos, nr, true);
+	} else if (fs) {
+		recall = malloc(sizeof(*recall) + nr * sizeof(*inos));
+		ret = recall ? 0 : error_code(-ENOMEM);
+		if (recall) {
+			*recall = (struct recall){.fs = fs, .call = call, .nr_inos = nr};
+			memcpy(recall->inos, inos, nr * sizeof(*inos));
+			ret = start(recall, tell_appended);
+		}
+		if (ret == 0)
+			return;
+		free(recall);
+		error_fail(ret, "tell where a file ends: no thread can be made");
+	}
+	if (fs)
+		end(fs);
+	/* If it fails, the manager waits until the end is not ours any more. */
 	rpc_reply_status(call, 0, ret);
 }

@@ -284,6 +284,7 @@ void fs_session_resumed(struct afar_session *session)
 		return;
 	/* First: the manager may have restarted, and lets others change things when it has been told. Nobody uses kept holds, so they are not reclaimed. */
 	cds_list_for_each_entry (fs, &session->file_systems, node) {
+		fs_stop_ends(fs);
 		attr_cache_reset(&fs->attr_cache);
 		kept_resumed(fs);
 	}

@@ -569,6 +569,7 @@ static int close_handles(struct afar_file *file)
 	if (ret)
 		return error_fail(ret, "close a file: it is closed already");
 	file_stream_end(file);
+	inode_tell_ends(file->inode);
 	return 0;
 }
 

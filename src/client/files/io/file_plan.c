@@ -103,6 +103,15 @@ int plan_add(struct plan *plan, const struct file_map *map, const struct afar_fi
 	return ret;
 }
 
+int plan_add_piece(struct plan *plan, struct target_piece piece)
+{
+	int ret = make_room(plan);
+
+	if (ret == 0)
+		plan->pieces[plan->nr++] = piece;
+	return ret;
+}
+
 void plan_fill_holes(struct plan *plan, unsigned from)
 {
 	unsigned nr = from;

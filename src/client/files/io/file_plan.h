@@ -30,6 +30,8 @@ void plan_free(struct plan *plan);
 void plan_begin(struct plan *plan, uint64_t size);
 /* Adds a range that a map has, holes included. -ENOMEM, -EFBIG (pieces). */
 int plan_add(struct plan *plan, const struct file_map *map, const struct afar_file_vector *range);
+/* Adds a piece of the pool that is of no file. */
+int plan_add_piece(struct plan *plan, struct target_piece piece);
 /* Fills the memory of holes with zeros, and drops them from the plan, from the piece `from` on. */
 void plan_fill_holes(struct plan *plan, unsigned from);
 /* Gives the failure of moving pieces of ranges of a file: `status`, or -EIO with the sentence if a piece of

@@ -13,6 +13,7 @@
 #include "client/base/call.h"
 #include "client/files/file.h"
 #include "client/files/io/file_join.h"
+#include "client/files/io/fs_ends.h"
 #include "client/files/io/fs_extend.h"
 #include "client/files/pool/fs_lost.h"
 #include "client/target/same_host.h"
@@ -286,6 +287,7 @@ struct writing {
 	uint64_t layout; /* that the plan goes by */
 	bool has_grown;	 /* the file, as far as we know */
 	bool is_durable; /* on flash, when it is done */
+	bool is_append;
 	struct plan plan;
 };
 
@@ -357,6 +359,27 @@ static void drop_ahead(const struct writing *writing)
 		streams_drop(streams, writing->vectors[i].offset, writing->vectors[i].length);
 }
 
+/* Moves the bytes, and with them the end of the file, if that is ours: then the manager need not be told. */
+static int move(struct writing *writing, uint32_t flags)
+{
+	struct file_inode *inode = writing->file->inode;
+	struct plan *plan = &writing->plan;
+	struct end_claim claim;
+	int ret = -EAGAIN;
+
+	if (writing->has_grown && end_begin_claim(inode, writing->end, writing->layout, &claim)) {
+		ret = plan_add_piece(plan, end_piece(&claim));
+		if (ret == 0) {
+			ret = target_transfer_pieces(fs_pool(inode->fs), AFAR_OP_WRITE, flags,
+						     plan->pieces, plan->nr);
+			plan->nr--;
+		}
+		end_claimed(inode, &claim, ret);
+	}
+	/* The server of the slot may be away, and that of the bytes not. */
+	return ret ? fs_transfer(inode->fs, AFAR_OP_WRITE, flags, plan->pieces, plan->nr) : 0;
+}
+
 /* Writes once. -ESTALE: the file was made shorter meanwhile, so it has to be done again. */
 static int write_once(struct writing *writing)
 {
@@ -370,14 +393,15 @@ static int write_once(struct writing *writing)
 	if (ret == 0)
 		ret = file_note_write(file);
 	if (ret == 0) {
-		ret = fs_transfer(file->fs, AFAR_OP_WRITE, is_durable ? AFAR_OP_DURABLE : 0,
-				  writing->plan.pieces, writing->plan.nr);
+		ret = move(writing, is_durable ? AFAR_OP_DURABLE : 0);
 		inode_note_write(inode);
 		inode_note_arrival(inode);
 		drop_ahead(writing);
 		ret = plan_fail(inode, "write", writing->plan.pieces, writing->plan.nr,
 				writing->vectors, writing->nr, ret);
 	}
+	if (writing->is_append)
+		end_end_append(inode);
 	if (ret == 0 && writing->has_grown)
 		ret = inode_tell_end(inode, writing->end, writing->layout);
 	if (ret == -ESTALE) {
@@ -436,7 +460,7 @@ static int find_end(struct writing *writing)
 }
 
 static int write_at(struct afar_file *file, const struct afar_file_vector *vectors, unsigned nr,
-		    bool is_durable)
+		    bool is_durable, bool is_append)
 {
 	struct afar_file_vector *joined = file_join(&vectors, &nr);
 	struct writing writing = {
@@ -444,6 +468,7 @@ static int write_at(struct afar_file *file, const struct afar_file_vector *vecto
 		.vectors = vectors,
 		.nr = nr,
 		.is_durable = is_durable || file->flags & (O_DSYNC | O_SYNC),
+		.is_append = is_append,
 	};
 	int ret = find_end(&writing);
 
@@ -460,15 +485,21 @@ static int append(struct afar_file *file, const struct afar_file_vector *vectors
 	struct file_inode *inode = file->inode;
 	struct afar_file_vector *placed = calloc((size_t)nr + 1, sizeof(*placed));
 	uint64_t offset;
-	int ret;
+	bool is_ours;
+	int ret = 0;
 
 	if (!placed)
 		return error_code(-ENOMEM);
 	pthread_mutex_lock(&inode->appending);
-	ret = inode_begin_append(inode);
-	if (ret)
-		goto out_free;
 	pthread_mutex_lock(&inode->lock);
+	is_ours = end_begin_append(inode);
+	if (!is_ours) {
+		pthread_mutex_unlock(&inode->lock);
+		ret = inode_begin_append(inode);
+		if (ret)
+			goto out_free;
+		pthread_mutex_lock(&inode->lock);
+	}
 	offset = *at = inode->size;
 	for (unsigned i = 0; i < nr; i++) {
 		placed[i] = vectors[i];
@@ -477,11 +508,14 @@ static int append(struct afar_file *file, const struct afar_file_vector *vectors
 	}
 	inode->appending_to = offset;
 	pthread_mutex_unlock(&inode->lock);
-	ret = write_at(file, placed, nr, is_durable);
+	ret = write_at(file, placed, nr, is_durable, is_ours);
 	pthread_mutex_lock(&inode->lock);
 	inode->appending_to = 0;
 	pthread_mutex_unlock(&inode->lock);
-	inode_end_append(inode, is_more && ret == 0);
+	if (is_ours)
+		end_end_append(inode);
+	else
+		inode_end_append(inode, is_more && ret == 0);
 out_free:
 	pthread_mutex_unlock(&inode->appending);
 	free(placed);
@@ -494,7 +528,7 @@ ssize_t file_write(struct afar_file *file, const struct afar_file_vector *vector
 	ssize_t sum = 0;
 	uint64_t at;
 	int ret = file->flags & O_APPEND ? append(file, vectors, nr, is_durable, false, &at)
-					 : write_at(file, vectors, nr, is_durable);
+					 : write_at(file, vectors, nr, is_durable, false);
 
 	for (unsigned i = 0; i < nr; i++)
 		sum += (ssize_t)vectors[i].length;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "client/files/inode/fs_call.h"
+#include "client/files/io/fs_ends.h"
 #include "client/files/io/fs_extend.h"
 #include "rpc/manager_features.h"
 
@@ -48,6 +49,8 @@ static Afar__FileExtend *add_operation(struct extension *extension, const struct
 	extend->ahead_to = extension->inode->ahead.to;
 	extend->ahead_used = extension->inode->ahead.nr_written;
 	extend->gives_back = true;
+	extend->wants_end =
+		session_has_feature(extension->inode->fs->ns->session, RPC_FEATURE_ENDS);
 	if (i == 0)
 		extend->extra_used = extension->inode->around.nr_written;
 	pthread_mutex_unlock(&extension->inode->lock);
@@ -129,7 +132,8 @@ static int take_result(struct file_inode *inode, Afar__FileExtend *extend,
 	if (ret)
 		return ret;
 	take_extra(inode, extend, result);
-	return inode_take(inode, result);
+	ret = inode_take(inode, result);
+	return ret == 0 && result->slot != 0 ? end_take_slot(inode, result->slot) : ret;
 }
 
 /* Asks once. -ENOSPC: some found no room. */
@@ -317,9 +321,13 @@ static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 {
 	Afar__FileEnd message = AFAR__FILE_END__INIT;
 	struct inode_commit commit;
-	uint64_t nr_reclaims;
+	uint64_t nr_reclaims, number, asked_at;
+	struct fs_answer answer;
+	bool wants_end;
 	int ret;
 
+	number = end_begin_asking(inode, &wants_end);
+	message.wants_end = wants_end;
 	/* With the end it hears that the file was written. */
 	inode_begin_commit(inode, &commit);
 	atomic_store(&inode->touched, INODE_TOLD);
@@ -329,7 +337,9 @@ static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 	do {
 		/* If the manager has restarted since it answered, it was not told of this end. */
 		nr_reclaims = fs_count_reclaims(inode->fs);
-		ret = fs_hold_one(inode->fs, NULL, FILE_HOLD(END, end, &message), NULL);
+		asked_at = clock_ns();
+		ret = fs_hold_one(inode->fs, NULL, FILE_HOLD(END, end, &message),
+				  wants_end ? &answer : NULL);
 		if (ret) {
 			atomic_store(&inode->touched, INODE_UNTOLD);
 			break;
@@ -337,7 +347,13 @@ static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 		pthread_mutex_lock(&inode->lock);
 		if (end > inode->end)
 			inode->end = end;
+		if (end >= inode->ends.untold)
+			inode->ends.untold = 0;
 		pthread_mutex_unlock(&inode->lock);
+		if (!wants_end)
+			continue;
+		end_asked(inode, number, asked_at, answer.results[0]->has_end);
+		fs_answer_free(&answer);
 	} while (nr_reclaims != fs_count_reclaims(inode->fs));
 	inode_end_commit(inode, &commit);
 	return ret;
@@ -384,10 +400,17 @@ int inode_tell_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 		inode->wanted = end;
 	while (inode->size < end && inode->layout == layout && ret == 0) {
 		uint64_t told = inode->wanted;
+		struct end_claim claim;
 
 		/* One thread tells for all that have written meanwhile. */
 		if (inode->is_telling) {
 			pthread_cond_wait(&inode->told, &inode->lock);
+			continue;
+		}
+		if (end_claim(inode, end, layout, &claim)) {
+			pthread_mutex_unlock(&inode->lock);
+			end_claimed(inode, &claim, end_write(inode, &claim));
+			pthread_mutex_lock(&inode->lock);
 			continue;
 		}
 		inode->is_telling = true;

@@ -18,7 +18,7 @@ int inode_extend(struct file_inode *inode, const struct file_wish *wish);
  * waits for another session that has it. -EBUSY: that does not end. */
 int inode_begin_append(struct file_inode *inode);
 void inode_end_append(struct file_inode *inode, bool is_more);
-/* Tells the manager that bytes up to `end` were written, by the layout with this number. -ESTALE: write
+/* Tells the manager, or the file's slot, that bytes up to `end` were written, by the layout with this number. -ESTALE: write
  * again. */
 int inode_tell_end(struct file_inode *inode, uint64_t end, uint64_t layout);
 

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* This process knows this of a file's end that the manager has left to it (io/fs_ends.h). Pure memory; the inode's lock guards it. */
+#ifndef CLIENT_FILE_ENDS_H
+#define CLIENT_FILE_ENDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rpc/end_slot.h"
+
+struct file_ends {
+	uint64_t slot;	 /* its unit of the pool, and 1; 0: there is none */
+	uint64_t until;	 /* on clock_ns(): the end is ours as long; 0: it is not */
+	uint64_t number; /* of the time in which it is ours: another one after it was not */
+	unsigned turn;	 /* the copy that is written next */
+	uint64_t untold; /* the greatest end that the slot alone knows; 0: the manager knows all */
+	bool is_appending; /* an append relies on its being ours */
+};
+
+/* It is not ours any more. */
+static inline void ends_stop(struct file_ends *ends)
+{
+	ends->until = 0;
+	ends->number++;
+}
+
+/* Likewise, and there is no slot any more: the file has been cut, or may be. */
+static inline void ends_forget(struct file_ends *ends)
+{
+	ends_stop(ends);
+	ends->slot = 0;
+	ends->untold = 0;
+}
+
+#endif

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ends that a session has for itself. Others that ask have it tell. If it is silent, or gone, a server reads them, and until then nobody else changes
+ * the file.
+ */
+#include "lib/manager/manager_files.h"
+
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "rpc/end_slot.h"
+#include "unit/group.h"
+
+#define HANDLE 1U
+#define ROOM   (100 * FILE_UNIT)
+#define TOLD   1000U /* bytes that the session has told of */
+#define END    5000U /* and those that it has written since */
+
+static uint64_t file;
+static Afar__Reply *given, *answer;
+
+/* Gives the end up, as a client that is asked does. */
+static void give(uint64_t session, uint64_t ino)
+{
+	Afar__Request *request = ask_end(ino, END, 0);
+
+	(void)session;
+	hold_of(request)->end->gives_end = true;
+	drop(given);
+	fixture_send(&fixture, &client, ++client.next_id, request, &given);
+}
+
+static bool has_end(const Afar__Reply *reply)
+{
+	assert_int_equal(reply->status, 0);
+	assert_int_equal(reply->file_results->results[0]->status, 0);
+	return reply->file_results->results[0]->has_end;
+}
+
+/* Tells of an end, and wants it. Returns whether it is the session's. */
+static bool tell(struct fake_client *who, uint64_t ino, uint64_t end)
+{
+	Afar__Request *request = ask_end(ino, end, 0);
+	Afar__Reply *reply;
+	bool is;
+
+	hold_of(request)->end->wants_end = true;
+	reply = fixture_ask(&fixture, who, request);
+	is = has_end(reply);
+	drop(reply);
+	return is;
+}
+
+static uint64_t extend(struct fake_client *who, uint64_t ino, uint64_t length)
+{
+	Afar__Request *request = ask_extend(ino, 0, length);
+	Afar__Reply *reply;
+	uint64_t slot;
+
+	change_of(request)->extend->wants_end = true;
+	reply = fixture_ask(&fixture, who, request);
+	assert_int_equal(reply->status, 0);
+	assert_int_equal(reply->file_results->results[0]->status, 0);
+	slot = reply->file_results->results[0]->slot;
+	drop(reply);
+	return slot;
+}
+
+/* All servers find that in slots. */
+static void put_slot(uint64_t ino, uint64_t layout, uint64_t end)
+{
+	const struct end_slot slot = {ino, layout, end};
+
+	for (size_t i = 0; i < 2; i++)
+		end_slot_write(fixture.servers[i].slot, &slot);
+}
+
+static unsigned nr_reads(void)
+{
+	return fixture.servers[0].nr_reads + fixture.servers[1].nr_reads;
+}
+
+static unsigned nr_cleared(void)
+{
+	return fixture.servers[0].nr_cleared + fixture.servers[1].nr_cleared;
+}
+
+/* The client has a file that it has written on. */
+static void begin_on(void)
+{
+	file = must_make(ROOT, "f", S_IFREG | 0644);
+	FILE_DO(ask_file_open(file, HANDLE), 0);
+	assert_int_not_equal(extend(&client, file, ROOM), 0);
+	assert_true(tell(&client, file, TOLD));
+	put_slot(file, 0, END);
+	fixture.revoked = give;
+}
+
+static int ends_begin(void **state)
+{
+	files_begin(state);
+	begin_on();
+	return 0;
+}
+
+static int ends_begin_on_flash(void **state)
+{
+	files_begin_on_flash(state);
+	begin_on();
+	return 0;
+}
+
+static int ends_end(void **state)
+{
+	drop(given);
+	given = NULL;
+	for (size_t i = 0; i < 2; i++)
+		fixture.servers[i].refuse_to_read = 0;
+	fixture.are_clients_silent = false;
+	if (client.peer == NULL) {
+		assert_int_equal(client_open(&fixture, &client), 0);
+		open_pool(&client);
+	}
+	return files_end(state);
+}
+
+#define ENDS_TEST(name)	      cmocka_unit_test_setup_teardown(name, ends_begin, ends_end)
+#define ENDS_TEST_FLASH(name) cmocka_unit_test_setup_teardown(name, ends_begin_on_flash, ends_end)
+
+static void expect_other_size(uint64_t bytes)
+{
+	Afar__FileAttributes attributes = {0};
+
+	assert_int_equal(file_do(&other, ask_stat(file), &attributes), 0);
+	assert_int_equal(attributes.size, bytes);
+}
+
+/* ---- The session lives */
+
+/* Each of these is told where the file ends. */
+static void test_asked(void **state)
+{
+	Afar__Request *list;
+
+	(void)state;
+	expect_other_size(END);
+	assert_int_equal(fixture.nr_revokes, 1);
+	/* For a moment it does not get the end back. */
+	assert_false(tell(&client, file, END));
+	fixture_advance(&fixture, 200);
+	for (unsigned i = 0; i < 5; i++) {
+		assert_true(tell(&client, file, END));
+		switch (i) {
+		case 0:
+			OTHER_DO(ask_lookup(ROOT, "f"), 0);
+			break;
+		case 1:
+			OTHER_DO(ask_walk("/f", true), 0);
+			break;
+		case 2:
+			OTHER_DO(ask_map(file), 0);
+			break;
+		case 3:
+			OTHER_DO(ask_link(file, ROOT, "g"), 0);
+			break;
+		default:
+			list = ask_lookup(ROOT, "f");
+			free(list->files_look->operations[0]->lookup->name);
+			free(list->files_look->operations[0]->lookup);
+			list->files_look->operations[0]->list =
+				MESSAGE_NEW(afar__file_list, Afar__FileList);
+			list->files_look->operations[0]->what_case = AFAR__FILE_LOOK__WHAT_LIST;
+			list->files_look->operations[0]->list->dir = ROOT;
+			list->files_look->operations[0]->list->with_attributes = true;
+			OTHER_DO(list, 0);
+			break;
+		}
+		assert_int_equal(fixture.nr_revokes, 2 + i);
+		fixture_advance(&fixture, 200);
+	}
+	assert_int_equal(nr_reads(), 0);
+}
+
+/* Nobody gets the end of a file that another one has open. */
+static void test_shared(void **state)
+{
+	(void)state;
+	OTHER_DO(ask_file_open(file, 2), 0);
+	fixture_advance(&fixture, 200);
+	assert_false(tell(&client, file, END));
+	assert_false(tell(&other, file, END));
+	assert_int_equal(extend(&other, file, 3 * ROOM), 0);
+	OTHER_DO(ask_file_close(2), 0);
+	assert_true(tell(&client, file, END));
+}
+
+/* It has the end until it is told that it has not, whatever it asks itself. */
+static void test_not_asked(void **state)
+{
+	(void)state;
+	FILE_DO(ask_stat(file), 0);
+	FILE_DO(ask_map(file), 0);
+	OTHER_DO(ask_stat(ROOT), 0);
+	FILE_DO(ask_sync_close(file, END, HANDLE), 0);
+	expect_other_size(END);
+	assert_int_equal(fixture.nr_revokes, 0);
+	assert_int_equal(nr_reads(), 0);
+}
+
+/* It closes the file, and tells nothing. */
+static void test_closed(void **state)
+{
+	(void)state;
+	FILE_DO(ask_file_close(HANDLE), 0);
+	expect_other_size(END);
+	assert_int_equal(nr_reads(), 1);
+	/* The rest of its last unit may have been written. */
+	assert_int_equal(nr_cleared(), 1);
+	assert_int_equal(fixture.servers[0].cleared + fixture.servers[1].cleared,
+			 2 * FILE_UNIT - END);
+}
+
+/* ---- It is silent */
+
+static void test_silent(void **state)
+{
+	Afar__Reply *appended = NULL;
+
+	(void)state;
+	fixture.are_clients_silent = true;
+	file_send(&other, ask_file_open(file, 2), &answer);
+	assert_null(answer);
+	fixture_advance(&fixture, END_GIVEN_MS);
+	fixture_advance(&fixture, 100);
+	expect_result(&answer, 0);
+	expect_other_size(END);
+	assert_int_equal(nr_reads(), 1);
+	/* It may write there yet. */
+	assert_int_equal(nr_cleared(), 0);
+	/* And it may be appending. */
+	file_send(&other, ask_append(file), &appended);
+	fixture_advance(&fixture, 200);
+	assert_null(appended);
+	fixture.are_clients_silent = false;
+	give(0, file);
+	fixture_pump(&fixture);
+	expect_result(&appended, 0);
+	OTHER_DO(ask_appended(file), 0);
+	OTHER_DO(ask_file_close(2), 0);
+}
+
+/* ---- It is gone */
+
+static void lose_client(void)
+{
+	client_lose(&fixture, &client);
+	fixture_advance(&fixture, FIXTURE_LEASE_MS);
+	fixture_advance(&fixture, 100);
+}
+
+static void test_gone(void **state)
+{
+	Afar__FileAttributes attributes = {0};
+
+	(void)state;
+	lose_client();
+	assert_int_equal(nr_reads(), 1);
+	assert_int_equal(nr_cleared(), 1);
+	assert_int_equal(file_do(&other, ask_stat(file), &attributes), 0);
+	assert_int_equal(attributes.size, END);
+	assert_int_equal(attributes.allocated, 2 * FILE_UNIT);
+	OTHER_DO(ask_file_open(file, 2), 0);
+	OTHER_DO(ask_sync_close(file, 2 * END, 2), 0);
+}
+
+/* Others have asked before its session has ended. */
+static void test_gone_after_that(void **state)
+{
+	(void)state;
+	fixture.are_clients_silent = true;
+	file_send(&other, ask_stat(file), &answer);
+	fixture_advance(&fixture, END_GIVEN_MS);
+	fixture_advance(&fixture, 100);
+	expect_result(&answer, 0);
+	assert_int_equal(nr_cleared(), 0);
+	lose_client();
+	assert_int_equal(nr_cleared(), 1);
+	expect_other_size(END);
+}
+
+/* The server cannot be asked. Nobody changes the file meanwhile, and its room stays. */
+static void test_away(void **state)
+{
+	Afar__FileAttributes attributes = {0};
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++)
+		fixture.servers[i].refuse_to_read = -EIO;
+	lose_client();
+	file_send(&other, ask_stat(file), &answer);
+	fixture_advance(&fixture, 2000);
+	assert_int_equal(answer->file_results->results[0]->attributes->size, TOLD);
+	assert_true(answer->file_results->results[0]->attributes->allocated >= ROOM);
+	expect_result(&answer, 0);
+	fixture.time_ns = UINT64_C(5000000000);
+	file_send(&other, ask_file_open(file, 2), &answer);
+	fixture_advance(&fixture, 2000);
+	assert_null(answer);
+	fixture_advance(&fixture, 2200);
+	expect_result(&answer, -EBUSY);
+	fixture.time_ns = 0;
+	for (size_t i = 0; i < 2; i++)
+		fixture.servers[i].refuse_to_read = 0;
+	fixture_advance(&fixture, 2000);
+	assert_int_equal(file_do(&other, ask_stat(file), &attributes), 0);
+	assert_int_equal(attributes.size, END);
+	assert_int_equal(attributes.allocated, 2 * FILE_UNIT);
+}
+
+/* A removed file needs no end. */
+static void test_removed(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < 2; i++)
+		fixture.servers[i].refuse_to_read = -EIO;
+	OTHER_DO(ask_remove(ROOT, "f", false), 0);
+	lose_client();
+	OTHER_DO(ask_stat(file), -ESTALE);
+	assert_int_equal(fs_of()->space.free_bytes, POOL_BYTES);
+}
+
+static void test_restarted(void **state)
+{
+	(void)state;
+	restart();
+	OTHER_DO(ask_reclaim(0, 0, 0), 0);
+	lose_client();
+	expect_other_size(END);
+	assert_int_equal(nr_reads(), 1);
+}
+
+/* A session that lives tells itself. */
+static void test_restarted_and_claimed(void **state)
+{
+	(void)state;
+	restart();
+	OTHER_DO(ask_reclaim(0, 0, 0), 0);
+	FILE_DO(ask_reclaim(HANDLE, file, 2 * END), 0);
+	expect_other_size(2 * END);
+	assert_int_equal(nr_reads(), 0);
+	assert_true(tell(&client, file, 2 * END));
+}
+
+/* ---- Slots that say what cannot be */
+
+static void expect_told(void)
+{
+	lose_client();
+	expect_other_size(TOLD);
+	OTHER_DO(ask_size(file, 0), 0);
+}
+
+static void test_beyond_its_room(void **state)
+{
+	(void)state;
+	put_slot(file, 0, 1000 * ROOM);
+	expect_told();
+}
+
+static void test_of_another_layout(void **state)
+{
+	(void)state;
+	put_slot(file, 1, END);
+	expect_told();
+}
+
+static void test_shorter(void **state)
+{
+	(void)state;
+	put_slot(file, 0, TOLD - 1);
+	expect_told();
+}
+
+/* Its commit fails once, and then the same comes about. */
+static void test_failed_commit(void **state)
+{
+	(void)state;
+	fixture.store.is_broken = true;
+	lose_client();
+	fixture.store.is_broken = false;
+	fixture_advance(&fixture, 5000);
+	expect_other_size(END);
+}
+
+TEST_GROUP(manager_ends)
+{
+	const struct CMUnitTest tests[] = {
+		ENDS_TEST(test_asked),
+		ENDS_TEST(test_shared),
+		ENDS_TEST(test_not_asked),
+		ENDS_TEST(test_closed),
+		ENDS_TEST(test_silent),
+		ENDS_TEST(test_gone),
+		ENDS_TEST_FLASH(test_gone),
+		ENDS_TEST(test_gone_after_that),
+		ENDS_TEST(test_away),
+		ENDS_TEST(test_removed),
+		ENDS_TEST(test_restarted),
+		ENDS_TEST(test_restarted_and_claimed),
+		ENDS_TEST(test_beyond_its_room),
+		ENDS_TEST(test_of_another_layout),
+		ENDS_TEST(test_shorter),
+		ENDS_TEST(test_failed_commit),
+	};
+
+	return cmocka_run_group_tests_name("manager_ends", tests, NULL, NULL);
+}
