@@ -18,26 +18,13 @@
 #include "manager/connections/outgoing.h"
 #include "manager/dispatch/writer.h"
 #include "manager/manager.h"
+#include "manager/manager_private.h"
 #include "manager/members/principals.h"
 #include "manager/metastore/metastore.h"
 
 #define LEASE_MS_DEFAULT    10000U
 #define STORE_BYTES_DEFAULT ((uint64_t)16 << 30)
 #define REQUESTS_MAX	    4096U /* of one peer, unanswered */
-
-struct manager {
-	struct keyring *keyring;
-	struct metastore *metastore;
-	struct core *core;
-	struct writer *writer;
-	struct rpc_listener *listener;
-	uint64_t incarnation;
-
-	pthread_mutex_t lock;
-	pthread_cond_t is_alone; /* no connections are left */
-	struct cds_list_head peers;
-	unsigned nr_connected; /* peers that are not forgotten */
-};
 
 /* A connection. Made when it opens; freed when the core has forgotten it and answered its requests.
  * Those that wait for servers may be answered long after it is gone. */
@@ -289,7 +276,8 @@ static void on_request(struct rpc_connection *connection, const Afar__Frame *fra
 		goto out_of_memory;
 	*pending = (struct pending){peer, call};
 	event->call = pending;
-	event->times.came = slow_is_on() ? clock_ns() : 0;
+	event->came_at = clock_ns();
+	event->times.came = slow_is_on() ? event->came_at : 0;
 	event->session = frame->session;
 	event->request_id = frame->request_id;
 	event->settled_below = frame->settled_below;

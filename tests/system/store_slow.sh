@@ -9,7 +9,7 @@ start_manager
 export AFARD="$AFARD_GATED"
 AFARD_FAIL_FLUSHES=$scratch/device
 export AFARD_FAIL_FLUSHES
-start_daemon one --role server --data "$scratch/one" --name one --data-listen tcp:127.0.0.1:0 \
+start_daemon one --role server --data "$scratch/one" --name one --data-listen "tcp:$host:0" \
 	--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 256M --flash 256M --log-format json --slow 1
 "$AFAR" ns create kept --tier flash
 "$AFAR" ns create quick

@@ -72,9 +72,24 @@ void event_fail(struct event *event, int status)
 	event->reply = reply;
 }
 
+static void count_answer(struct core *core, const struct event *event)
+{
+	const ProtobufCFieldDescriptor *call;
+	size_t place;
+
+	if (event->came_at == 0 || !event->request)
+		return;
+	call = protobuf_c_message_descriptor_get_field(&afar__request__descriptor,
+						       (unsigned)event->request->call_case);
+	place = call ? (size_t)(call - afar__request__descriptor.fields) : MANAGER_CALLS_MAX;
+	if (place < MANAGER_CALLS_MAX)
+		latency_add(&core->counts.calls[place], core_now(core) - event->came_at);
+}
+
 void event_answer(struct core *core, struct event *event)
 {
 	slow_answer(core, event);
+	count_answer(core, event);
 	core->environment.answer(core->environment.context, event->call, event->reply);
 	event_free(event);
 }

@@ -80,6 +80,7 @@ static void finish(struct page_io *io)
 {
 	io->is_under_way = false;
 	pages_slow_end(io);
+	latency_add(&io->extent->store->latencies[io->kind], clock_ns() - io->begun_at);
 	if (io->paged)
 		fabric_paged_ended(io->paged, io->status);
 	else
@@ -317,9 +318,16 @@ static void page_begin(struct fabric_pager *pager, struct fabric_paged *paged)
 
 	pages_slow_begin(io);
 	if (extent->store->is_gone || io->pinned) {
+		/* It is in memory: that takes less than the first bucket's end, and than reading the clock. */
+		if (!extent->store->is_gone)
+			latency_add(&extent->store->latencies[STORE_READ], 0);
 		fabric_paged_ended(paged, extent->store->is_gone ? -EIO : 0);
 		return;
 	}
+	io->kind = !paged->is_write    ? STORE_READ
+		   : paged->is_durable ? STORE_WRITE_DURABLE
+				       : STORE_WRITE;
+	io->begun_at = clock_ns();
 	io->is_under_way = true;
 	io->status = 0;
 	io->nr_left = 1; /* until all parts have begun */
@@ -346,6 +354,7 @@ struct store_syncing {
 	struct progress_message message;
 	uint64_t remembered;
 	uint64_t session, begun; /* for the log */
+	uint64_t begun_at;	 /* on clock_ns() */
 };
 
 static void on_synced(struct ftl_sync *sync)
@@ -355,6 +364,7 @@ static void on_synced(struct ftl_sync *sync)
 	struct message_reply reply = {.status = store_answer(store, sync->result, true),
 				      .value = store->stat.opening};
 
+	latency_add(&store->latencies[STORE_SYNC], clock_ns() - syncing->begun_at);
 	store_work_end(syncing->store, &syncing->work);
 	pages_slow_sync(store, syncing->session, syncing->begun);
 	if (reply.status == 0 && syncing->remembered < store->whole_since)
@@ -387,6 +397,7 @@ bool store_sync(struct store *store, const struct message_request *request,
 	}
 	syncing->sync = (struct ftl_sync){.lba = 0, .count = FTL_ALL, .done = on_synced};
 	syncing->store = store;
+	syncing->begun_at = clock_ns();
 	syncing->message = *message;
 	syncing->remembered = request->operand;
 	syncing->session = progress_work(message->connection)->session;

@@ -48,6 +48,8 @@ struct page_io {
 		nr_left; /* parts that have not ended: requests to the layer, waits, the beginning */
 	unsigned nr_at_layer; /* requests */
 	int status;
+	enum store_request kind;
+	uint64_t begun_at;		    /* on clock_ns() */
 	void (*finish)(struct page_io *io); /* called when all parts have ended */
 	uint64_t skip;			    /* bytes of its first block before it */
 	struct page_times times;

@@ -31,6 +31,7 @@
 #include "config.h"
 #include "manager/manager.h"
 #include "manager/members/principals.h"
+#include "metrics/metrics.h"
 #include "notify.h"
 #include "rpc/rpc.h"
 #include "server/server.h"
@@ -67,6 +68,7 @@ struct daemon {
 	struct rpc_loop *loop;
 	struct manager *manager;
 	struct server *server;
+	struct metrics *metrics; /* NULL: nobody asked for it */
 };
 
 /* ---- The data folder */
@@ -410,6 +412,17 @@ static int start_server(struct daemon *daemon)
 	return server_start(daemon->loop, &options, &daemon->server);
 }
 
+static int start_metrics(struct daemon *daemon)
+{
+	const struct metrics_options options = {
+		.address = daemon->config.metrics,
+		.manager = daemon->manager,
+		.server = daemon->server,
+	};
+
+	return metrics_start(&options, &daemon->metrics);
+}
+
 static int start(struct daemon *daemon)
 {
 	int ret;
@@ -429,6 +442,8 @@ static int start(struct daemon *daemon)
 		ret = compose_cluster_uri(daemon);
 	if (!ret && daemon->config.role & ROLE_SERVER)
 		ret = start_server(daemon);
+	if (!ret && daemon->config.metrics[0])
+		ret = start_metrics(daemon);
 	return ret;
 }
 
@@ -510,6 +525,9 @@ static int announce(struct daemon *daemon)
 			return ret;
 	}
 	printf("afard: ready on %s\n", daemon->cluster_uri);
+	if (daemon->metrics)
+		printf("afard: metrics at http://%s/%s\n", metrics_address(daemon->metrics),
+		       metrics_is_local(daemon->metrics) ? "" : ", for all who reach that address");
 	fflush(stdout);
 	if (daemon->config.ready_fd >= 0) {
 		dprintf(daemon->config.ready_fd, "%s\n", daemon->cluster_uri);
@@ -526,6 +544,7 @@ static void stop(struct daemon *daemon)
 {
 	if (daemon->has_cluster_file)
 		unlinkat(daemon->folder_fd, "cluster", 0);
+	metrics_stop(daemon->metrics);
 	if (daemon->server)
 		server_stop(daemon->server);
 	if (daemon->manager)

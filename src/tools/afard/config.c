@@ -142,6 +142,18 @@ static int set_slow(struct config *config, const char *value, char problem[PROBL
 	return keep_number(&config->slow_ms, value, 0, SLOW_MS_MAX, problem);
 }
 
+/* Keeps HOST:PORT, or a port of this machine alone. */
+static int set_metrics(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	char text[CONFIG_TEXT_MAX];
+	uint64_t port;
+
+	if (number_parse(value, UINT16_MAX, &port) != 0)
+		return keep_address(config->metrics, sizeof(config->metrics), value, problem);
+	snprintf(text, sizeof(text), "127.0.0.1:%u", (unsigned)port);
+	return keep_address(config->metrics, sizeof(config->metrics), text, problem);
+}
+
 static int set_listen(struct config *config, const char *value, char problem[PROBLEM_MAX])
 {
 	return keep_address(config->listen, sizeof(config->listen), value, problem);
@@ -370,6 +382,9 @@ const struct setting config_settings[] = {
 	{"slow", "afard", "MS",
 	 "log what takes so long, of the manager and of stores (default 1000; 0: nothing)",
 	 set_slow},
+	{"metrics", "afard", "[HOST:]PORT",
+	 "show metrics and a status page there (default: not; without HOST: to this machine alone)",
+	 set_metrics},
 	{"listen", "manager", "HOST:PORT",
 	 "where the manager is reached (default 127.0.0.1:7411; port 0: any)", set_listen},
 	{"lease-ms", "manager", "N",

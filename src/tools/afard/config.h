@@ -36,8 +36,9 @@ struct config_flash {
 /* Texts are empty, and numbers 0, if they were not given and have no default here. */
 struct config {
 	enum role role;
-	char data[PATH_MAX]; /* folder */
-	char key[PATH_MAX];  /* file   */
+	char data[PATH_MAX];	       /* folder */
+	char key[PATH_MAX];	       /* file   */
+	char metrics[CONFIG_TEXT_MAX]; /* HOST:PORT */
 	char listen[CONFIG_TEXT_MAX];
 	char manager[CONFIG_TEXT_MAX + PATH_MAX]; /* HOST:PORT or a URI */
 	char name[CONFIG_TEXT_MAX];

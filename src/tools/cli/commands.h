@@ -21,6 +21,7 @@ extern const struct cli_command files_commands[];
 extern const struct cli_command export_commands[];
 extern const struct cli_command mount_commands[];
 extern const struct cli_command umount_commands[];
+extern const struct cli_command run_commands[];
 extern const struct cli_command manager_commands[];
 extern const struct cli_command server_commands[];
 extern const struct cli_command store_commands[];
