@@ -77,7 +77,7 @@ void graph_close(struct graph *graph);
 uint64_t graph_nr_vertices(const struct graph *graph);
 uint64_t graph_nr_edges(const struct graph *graph);
 
-/* ---- Computing: job.c */
+/* ---- Computing: work.c */
 
 enum graph_kind {
 	/* Ranks, with a damping of 0.85. The rank of vertices without edges goes to all alike, so the sum stays 1. */

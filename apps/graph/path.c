@@ -3,7 +3,7 @@
  * The shortest way from one vertex to another; see graph.h. The nearest vertex is explored first (E. W. Dijkstra, "A note on
  * two problems in connexion with graphs", 1959), and others beside it, because many reads are in flight. Each vertex keeps
  * the one that it was reached from. A vertex as far away as the end is explored no more. So the search looks at a part of
- * the graph alone. Called by job.c, for one worker.
+ * the graph alone. Called by work.c, for one worker.
  */
 #include <errno.h>
 #include <stdlib.h>
