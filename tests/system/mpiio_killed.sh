@@ -10,14 +10,17 @@
 start_cluster 512M
 "$AFAR" fs create fs
 for how in all alone; do
-	mpi 4 "$MPI_WRITES" afar:/fs/$how 100000 $how >printed 2>said &
+	# It is mpirun itself that would be killed, and its ranks end with it.
+	mpirun.openmpi -n 4 "$MPI_WRITES" afar:/fs/$how 100000 $how </dev/null >printed 2>said &
 	mpirun=$!
 	running="$running $mpirun"
 	eventually grep -q 'has begun' printed
 	kill_daemon two
+	eventually has_ended "$mpirun"
 	wait "$mpirun" || fail "write $how while a server ends: $?: $(cat said)"
 	forget "$mpirun"
 	[ "$(grep -c 'rank .: write$' printed)" -eq 4 ] || fail "write $how while a server ends: $(cat printed said)"
+	! grep -q ': reserve ' said || fail "the memory was full before the server ended"
 	grep -q '^afar: rank .: write ' said || fail "write $how while a server ends: $(cat said)"
 	"$AFAR" rm /fs/$how
 	start_server two 512M
