@@ -21,6 +21,7 @@ const struct bench_suite *const bench_suites[] = {
 	&bench_suite_volume,
 	&bench_suite_file,
 	&bench_suite_sharing,
+	&bench_suite_preload,
 	&bench_suite_apps,
 	&bench_suite_limit,
 	NULL,
