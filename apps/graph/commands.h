@@ -25,6 +25,8 @@
 	COMMAND("graph sssp",                                                                      \
 		"NS:NAME --from V [-o FILE] [--in-flight N] [--workers N] [--ns NS] [--meet NS] "  \
 		"[--worker I/N --job NAME]",                                                       \
-		"least sums of weights from a vertex", graph_compute)
+		"least sums of weights from a vertex", graph_compute)                              \
+	COMMAND("graph path", "NS:NAME --from V --to V [-o FILE] [--in-flight N]",                 \
+		"a shortest way from a vertex to another", graph_compute)
 
 #endif

@@ -52,6 +52,8 @@ struct graph_job {
 	uint64_t nr_vertices; /* all */
 	uint64_t nr_looked;
 	struct afar_buffer *values; /* what the vertices get */
+	struct graph_hop *hops;	    /* or the way */
+	uint64_t nr_hops;
 	char what[300], ns[AFAR_NAME_MAX + 1], meet_ns[AFAR_NAME_MAX + 1];
 };
 
@@ -76,10 +78,11 @@ int job_flush(struct graph_job *job);
 /* Brings the results of all, 8 bytes for each vertex, to worker 0. */
 int job_collect(struct graph_job *job, struct afar_buffer *buffer);
 
-/* ---- The computations: pagerank.c, components.c, distances.c. Each leaves its values in job->values. */
+/* ---- The computations: pagerank.c, components.c, distances.c, path.c. Each leaves its values in job->values, or hops. */
 
 int job_pagerank(struct graph_job *job);
 int job_components(struct graph_job *job);
 int job_distances(struct graph_job *job);
+int job_path(struct graph_job *job);
 
 #endif

@@ -11,6 +11,7 @@ extern const struct cli_command init_commands[];
 extern const struct cli_command join_commands[];
 extern const struct cli_command status_commands[];
 extern const struct cli_command top_commands[];
+extern const struct cli_command doctor_commands[];
 extern const struct cli_command ns_commands[];
 extern const struct cli_command key_commands[];
 extern const struct cli_command region_commands[];
