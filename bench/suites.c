@@ -22,6 +22,7 @@ const struct bench_suite *const bench_suites[] = {
 	&bench_suite_file,
 	&bench_suite_sharing,
 	&bench_suite_parallel,
+	&bench_suite_preload,
 	&bench_suite_apps,
 	&bench_suite_limit,
 	NULL,

@@ -146,10 +146,10 @@ def test_past():
 def test_mapped():
     """A mapping shows what was written past the mount, and what is written through it is read."""
     for opens_again in False, True:
-        fd = os.open(mount + "/mapped", os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        fd = os.open(mount + "/mapped%d" % opens_again, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         os.write(fd, b"a" * LARGE)
         os.pwrite(fd, b"b" * 100000, 5)
-        other = os.open(mount + "/mapped", os.O_RDWR) if opens_again else fd
+        other = os.open(mount + "/mapped%d" % opens_again, os.O_RDWR) if opens_again else fd
         with mmap.mmap(other, LARGE) as mapping:
             assert mapping[:] == b"aaaaa" + b"b" * 100000 + b"a" * (LARGE - 100005)
             mapping[7:100] = b"c" * 93
@@ -157,7 +157,7 @@ def test_mapped():
             for i in range(100):
                 assert os.pwrite(fd, b"%06d" % i * 12000, 3000) == 72000
                 assert mapping[3000:75000] == b"%06d" % i * 12000
-        assert os.pread(fd, LARGE, 0) == whole(mount + "/mapped")
+        assert os.pread(fd, LARGE, 0) == whole(mount + "/mapped%d" % opens_again)
         os.close(fd)
         if opens_again:
             os.close(other)

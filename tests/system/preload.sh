@@ -42,7 +42,7 @@ try() {
 # All that it has opened is closed again, also when a program ends by _exit(), or becomes another one.
 nobody_has() {
 	rm -f m/* || fail "rm: $1"
-	eventually has_sessions "$sessions"
+	has_sessions "$sessions" || fail "$1: a session is left"
 }
 
 if [ "$1" != programs ]; then

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -148,6 +149,34 @@ static void try_handlers(void)
 	CHECK(close(fd) == 0);
 }
 
+/* A handler may have come from inside of malloc(), so it must not open a session. */
+static void try_first(const char *mount_pid)
+{
+	struct sigaction action = {.sa_sigaction = write_record, .sa_flags = SA_SIGINFO};
+	const long long before = moved(mount_pid);
+
+	fd = open_new();
+	CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+	for (int i = 0; i < 20; i++)
+		CHECK(raise(SIGALRM) == 0);
+	CHECK(moved(mount_pid) - before >= 20L * RECORD);
+	CHECK(close(fd) == 0);
+}
+
+/* fclose() closes a descriptor from inside of the C library, and memfd_create() gives its number to another. */
+static void try_stream(void)
+{
+	FILE *file;
+
+	fd = open_new();
+	CHECK(write(fd, data, RECORD) == RECORD && close(fd) == 0);
+	file = fopen(path, "re");
+	CHECK(file && pread(fileno(file), found, RECORD, 0) == RECORD);
+	fd = fileno(file);
+	CHECK(fclose(file) == 0 && memfd_create("x", 0) == fd);
+	CHECK(pread(fd, found, RECORD, 0) == 0 && close(fd) == 0);
+}
+
 /* A handler that jumps away leaves no lock behind. */
 static void try_jumps(void)
 {
@@ -235,8 +264,10 @@ int main(int argc, char **argv)
 
 	CHECK(is_watched);
 	snprintf(path, sizeof(path), "%s/calls", argv[1]);
+	try_first(argv[2]);
 	before = moved(argv[2]);
 	try_names();
+	try_stream();
 	try_jumps();
 	try_cancelling();
 	try_vfork();
