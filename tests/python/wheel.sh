@@ -16,7 +16,7 @@ done
 cp -r "$root/python" source
 CFLAGS="-I$root/include" LDFLAGS="-L${LIBAFAR:?the folder of libafar.so}" \
 	"$PYTHON" -m build --wheel --no-isolation --outdir . source >build.log 2>&1 || fail "build: $(tail -n 20 build.log)"
-[ -e afar-*-cp311-abi3-linux_*.whl ] || fail "no wheel for the stable ABI: $(ls)"
+ls afar-*-cp311-abi3-linux_*.whl >wheel.log 2>&1 || fail "no wheel for the stable ABI: $(ls)"
 "$PYTHON" -m pip install -q --no-index --no-deps --target installed ./*.whl 2>pip.log || fail "pip: $(cat pip.log)"
 
 start_cluster
