@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# fsspec's own tests, where the fsspec that is here has them: Debian 12's has not. FSSPEC: a folder with another one.
+# fsspec's own tests, where the fsspec that is here has them: Debian 12's has not. AFAR_FSSPEC: a folder with another one.
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/../system/cluster.sh"
 
 here=$(cd "$(dirname "$0")" && pwd)
-PYTHONPATH=${FSSPEC:+$FSSPEC:}${PYTHON_PATH:?the folder of the module}:$here
+PYTHONPATH=${AFAR_FSSPEC:+$AFAR_FSSPEC:}${PYTHON_PATH:?the folder of the module}:$here
 PYTHONDONTWRITEBYTECODE=1
 export PYTHONPATH PYTHONDONTWRITEBYTECODE
 "${PYTHON:?}" -c 'import pytest, fsspec.tests.abstract' 2>/dev/null || {

@@ -15,7 +15,7 @@ class Fixtures(AbstractFixtures):
         with afar.connect() as session:
             if "suite" not in [fs.name for fs in session.file_systems()]:
                 session.create_fs("suite")
-        return AfarFileSystem()
+        return AfarFileSystem(auto_mkdir=True)
 
     @pytest.fixture
     def fs_path(self):
