@@ -32,13 +32,15 @@ class _Staged(Stream):
 
 
 class AfarFileSystem(AbstractFileSystem):
-    """`uri` and `options` are those of afar.connect(). A path begins with the name of its file system."""
+    """`uri` and `options` are those of afar.connect(). A path begins with the name of its file system. With `auto_mkdir`
+    a file that is made has its directories made, too."""
 
     protocol = "afar"
     root_marker = ""
 
-    def __init__(self, uri=None, *arguments, options=None, **keywords):
+    def __init__(self, uri=None, *arguments, options=None, auto_mkdir=False, **keywords):
         super().__init__(*arguments, **keywords)
+        self.auto_mkdir = auto_mkdir
         self.session = connect(uri, **(options or {}))
         self._file_systems = {}
 
@@ -52,6 +54,13 @@ class AfarFileSystem(AbstractFileSystem):
         if name not in self._file_systems:
             self._file_systems[name] = self.session.fs(name)
         return self._file_systems[name], "/" + rest
+
+    def _make(self, path, mode="wb"):
+        """Opens a file to write it."""
+        fs, rest = self._at(path)
+        if self.auto_mkdir:
+            fs.makedirs(posixpath.dirname(rest), exist_ok=True)
+        return fs.open_raw(rest, mode)
 
     @staticmethod
     def _info(path, stat):
@@ -150,14 +159,14 @@ class AfarFileSystem(AbstractFileSystem):
         if fs.isdir(rest):
             other.makedirs(new, exist_ok=True)
             return
-        with fs.open_raw(rest) as source, other.open_raw(new, "wb") as target:
+        with fs.open_raw(rest) as source, self._make(path2) as target:
             buffer = memoryview(bytearray(1 << 22))
             while nr := source.readinto(buffer):
                 target.write(buffer[:nr])
 
     def touch(self, path, truncate=True, **_):
         fs, rest = self._at(path)
-        fs.open_raw(rest, "wb" if truncate or not fs.exists(rest) else "ab").close()
+        self._make(path, "wb" if truncate or not fs.exists(rest) else "ab").close()
 
     def created(self, path):
         return datetime.datetime.fromtimestamp(self.info(path)["created"], tz=datetime.timezone.utc)
@@ -169,10 +178,13 @@ class AfarFileSystem(AbstractFileSystem):
 
     def _open(self, path, mode="rb", block_size=None, autocommit=True, **_):
         fs, rest = self._at(path)
-        if autocommit or "w" not in mode:
+        if mode == "rb":
             return fs.open(rest, mode)
-        temporary = posixpath.join(posixpath.dirname(rest), f".afar-{uuid.uuid4().hex}")
-        return _Staged(fs.open_raw(temporary, mode), fs, temporary, rest)
+        if autocommit or "w" not in mode:
+            return Stream(self._make(path, mode))
+        name = f".afar-{uuid.uuid4().hex}"
+        temporary = posixpath.join(posixpath.dirname(rest), name)
+        return _Staged(self._make(posixpath.join(posixpath.dirname(path), name), mode), fs, temporary, rest)
 
     def cat_file(self, path, start=None, end=None, **_):
         fs, rest = self._at(path)
@@ -182,6 +194,5 @@ class AfarFileSystem(AbstractFileSystem):
             return stream.file.read(max(stop - begin, 0), begin)
 
     def pipe_file(self, path, value, **_):
-        fs, rest = self._at(path)
-        with fs.open_raw(rest, "wb") as stream:
+        with self._make(path) as stream:
             stream.write(value)

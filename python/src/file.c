@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* afar.File: an open file. Python's part makes io streams of it. */
+#include <errno.h>
 #include <fcntl.h>
 
 #include "buffers.h"
@@ -42,7 +43,7 @@ PyObject *file_make(PyObject *fs, PyObject *arguments, PyObject *keywords)
 	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&|iO&:open_file", names,
 					 path_convert, &path, &flags, convert_u32, &mode))
 		return NULL;
-	if ((flags & O_CREAT && path_need_name(&path)) || !object_enter(fs))
+	if ((flags & O_CREAT && path_need_name(&path, -EISDIR)) || !object_enter(fs))
 		goto out;
 	CALL(ret, open_path((struct fs *)fs, &path, flags, mode & 07777, &file));
 	if (ret < 0)

@@ -31,8 +31,8 @@ int path_walk(const struct fs *fs, const struct path *path, unsigned flags,
 	      struct afar_file_stat *out);
 int path_walk_dir(const struct fs *fs, const struct path *path, uint64_t *dir);
 
-/* Fails, with an exception, if the path has no last name, because it is the root's. */
-int path_need_name(const struct path *path);
+/* Raises `code` if the path has no last name, because it is the root's. 0, or -1. */
+int path_need_name(const struct path *path, int code);
 
 /* fs.open_file(path, flags, mode=0o644) */
 PyObject *file_make(PyObject *fs, PyObject *arguments, PyObject *keywords);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Methods of afar.FileSystem about names: found, listed, made, renamed, removed. */
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -148,13 +149,14 @@ static int do_in_dir(const struct fs *fs, const struct path *path, name_call cal
 	return ret < 0 ? ret : call(fs->object.handle, dir, path->name, argument);
 }
 
-/* Takes the path, and frees it. */
-static PyObject *do_name(PyObject *self, struct path *path, name_call call, const void *argument)
+/* Takes the path, and frees it. `code`: the root has no name. */
+static PyObject *do_name(PyObject *self, struct path *path, name_call call, const void *argument,
+			 int code)
 {
 	PyObject *result = NULL;
 	int ret;
 
-	if (!path_need_name(path) && object_enter(self)) {
+	if (!path_need_name(path, code) && object_enter(self)) {
 		CALL(ret, do_in_dir((struct fs *)self, path, call, argument));
 		result = object_end(self, ret);
 	}
@@ -177,7 +179,7 @@ PyObject *fs_mkdir(PyObject *self, PyObject *arguments, PyObject *keywords)
 					 &path, convert_u32, &mode))
 		return NULL;
 	mode &= 07777;
-	return do_name(self, &path, call_mkdir, &mode);
+	return do_name(self, &path, call_mkdir, &mode, -EEXIST);
 }
 
 static int call_symlink(struct afar_fs *fs, uint64_t dir, const char *name, const void *target)
@@ -193,7 +195,7 @@ PyObject *fs_symlink(PyObject *self, PyObject *args)
 	if (!PyArg_ParseTuple(args, "O&O&:symlink", PyUnicode_FSConverter, &target, path_convert,
 			      &path))
 		return NULL;
-	result = do_name(self, &path, call_symlink, PyBytes_AsString(target));
+	result = do_name(self, &path, call_symlink, PyBytes_AsString(target), -EEXIST);
 	Py_DECREF(target);
 	return result;
 }
@@ -210,7 +212,7 @@ PyObject *fs_unlink(PyObject *self, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "O&:unlink", path_convert, &path))
 		return NULL;
-	return do_name(self, &path, call_unlink, NULL);
+	return do_name(self, &path, call_unlink, NULL, -EISDIR);
 }
 
 static int call_rmdir(struct afar_fs *fs, uint64_t dir, const char *name, const void *none)
@@ -225,7 +227,7 @@ PyObject *fs_rmdir(PyObject *self, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "O&:rmdir", path_convert, &path))
 		return NULL;
-	return do_name(self, &path, call_rmdir, NULL);
+	return do_name(self, &path, call_rmdir, NULL, -EBUSY);
 }
 
 static int link_paths(const struct fs *fs, const struct path *path, const struct path *new_path)
@@ -248,7 +250,7 @@ PyObject *fs_link(PyObject *self, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "O&O&:link", path_convert, &path, path_convert, &new_path))
 		return NULL;
-	if (!path_need_name(&new_path) && object_enter(self)) {
+	if (!path_need_name(&new_path, -EEXIST) && object_enter(self)) {
 		CALL(ret, link_paths((struct fs *)self, &path, &new_path));
 		result = object_end(self, ret);
 	}
@@ -283,7 +285,8 @@ PyObject *fs_rename(PyObject *self, PyObject *arguments, PyObject *keywords)
 					 &exchanges))
 		return NULL;
 	flags = (replaces ? 0 : AFAR_RENAME_NOREPLACE) | (exchanges ? AFAR_RENAME_EXCHANGE : 0);
-	if (!path_need_name(&path) && !path_need_name(&new_path) && object_enter(self)) {
+	if (!path_need_name(&path, -EBUSY) && !path_need_name(&new_path, -EEXIST) &&
+	    object_enter(self)) {
 		CALL(ret, rename_paths((struct fs *)self, &path, &new_path, flags));
 		result = object_end(self, ret);
 	}

@@ -66,11 +66,10 @@ int path_walk_dir(const struct fs *fs, const struct path *path, uint64_t *dir)
 	return ret;
 }
 
-int path_need_name(const struct path *path)
+int path_need_name(const struct path *path, int code)
 {
 	if (*path->name)
 		return 0;
-	error_raise_line(-EINVAL,
-			 "the path is the root's, which cannot be made, removed or renamed");
+	error_raise_line(code, "the path is that of the root directory, which is there and stays");
 	return -1;
 }

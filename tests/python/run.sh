@@ -10,9 +10,9 @@ PYTHONDONTWRITEBYTECODE=1
 export PYTHONPATH PYTHONDONTWRITEBYTECODE scratch
 
 start_cluster
-pids="$pid_manager $pid_one $pid_two" # shellcheck disable=SC2154 # start_daemon sets them
+pids="$(pid_of manager) $(pid_of one) $(pid_of two)"
 export pids
-if ! timeout -s ABRT $((200 * slowness)) "${PYTHON:?}" -X faulthandler -m unittest -v "$@" >"$scratch/unittest" 2>&1; then
+if ! timeout -s ABRT 200 "${PYTHON:?}" -X faulthandler -m unittest -v "$@" >"$scratch/unittest" 2>&1; then
 	cat "$scratch/unittest" >&2
 	fail "$1"
 fi
