@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # `afard --metrics`: what it shows is right, in both formats, and nobody who asks badly keeps it from others.
+# shellcheck disable=SC2154 # cluster.sh sets some
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 here=$(dirname "$0")/metrics

@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
+# shellcheck disable=SC2154 # cluster.sh sets some
 # The status page in a browser: on a desk and on a phone, light and dark, while all is well and while it is not. The
 # pictures go to the folder of AFAR_PICTURES, for people to look at.
 if ! command -v chromium >/dev/null; then

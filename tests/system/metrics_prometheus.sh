@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
+# shellcheck disable=SC2154 # cluster.sh sets some
 # Debian's Prometheus scrapes a cluster that works: each expression of the shipped dashboard and of the alerts has data, and
 # an alert says what is wrong.
 if ! command -v prometheus >/dev/null; then

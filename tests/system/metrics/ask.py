@@ -14,7 +14,7 @@ def ask(address, path, status=200, method="GET", **headers):
     answer = connection.getresponse()
     text = answer.read().decode()
     connection.close()
-    assert answer.status == status, (path, answer.status, text)
+    assert answer.status == status, (path, answer.status, text[:200])
     return text, answer.headers
 
 

@@ -291,7 +291,7 @@ static int listen_at(const struct addrinfo *place)
 /* Notes where it listens, and whether others than this machine can come. */
 static int note_address(struct metrics *metrics)
 {
-	struct sockaddr_storage place;
+	struct sockaddr_storage place = {0};
 	socklen_t length = sizeof(place);
 	char host[NI_MAXHOST], port[NI_MAXSERV];
 
