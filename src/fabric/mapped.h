@@ -46,9 +46,17 @@ struct fabric_gate {
 	atomic_uint nr_users;
 };
 
+/* Pages of a peer's pager that this process can read without it (paged.h), while the gate is open. */
+struct fabric_pages {
+	/* Copies bytes behind a key. False: they are not all there; read them by a transfer. */
+	bool (*read)(struct fabric_pages *pages, uint64_t key, uint64_t remote, void *to,
+		     uint64_t length);
+};
+
 /* A peer's memory behind a key, mapped into this process. */
 struct fabric_window {
-	uint8_t *addr; /* of remote address 0 */
+	uint8_t *addr;		    /* of remote address 0; NULL: a pager has it, and … */
+	struct fabric_pages *pages; /* … shows some of it here; NULL: nothing */
 	uint64_t length;
 	unsigned access; /* FABRIC_REMOTE_* */
 	struct fabric_gate *gate;
@@ -69,7 +77,7 @@ struct fabric_mapped_ops {
 	/* Finds the memory behind a prepared key, for the processor of any thread. Its gate is
 	 * counted for the caller, who gives it back by fabric_gate_drop(). A copy between
 	 * fabric_gate_enter() and _leave() is as good as a completed transfer, if _leave() says
-	 * true. -ENOTCONN; -EAGAIN: prepare the key; -EOPNOTSUPP: a pager has it; -ENOMEM. */
+	 * true. -ENOTCONN; -EAGAIN: prepare the key; -ENOMEM. */
 	int (*window)(struct fabric_endpoint *endpoint, uint64_t key, struct fabric_window *out);
 	/* Takes back the memory that the peer was given. Nothing can be posted any more, and all
 	 * that was posted ends. FABRIC_CLOSED follows when the peer is not at the memory and cannot

@@ -13,9 +13,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/page_guard.h"
 #include "fabric/fabric.h"
 
 #define FABRIC_PAGED_MAX (UINT64_C(1) << 20) /* bytes of one transfer to paged memory */
+
+/*
+ * A pager may keep pages in slabs. A slab is a file of shared memory (base/shared.h) that nobody else can write. It
+ * has the pages, then a guard for each (base/page_guard.h). All pages of a slab are of one domain's namespace. A peer that can
+ * be given memory itself, and has read a page, can be told where that is. It finds the page there again without
+ * the pager, as long as the guard shows it.
+ */
+#define FABRIC_PAGE	  4096U
+#define FABRIC_SLAB_PAGES 512U
+#define FABRIC_SLAB_BYTES (FABRIC_SLAB_PAGES * (FABRIC_PAGE + sizeof(struct page_guard)))
+#define FABRIC_SLABS_MAX  8192U
+
+struct fabric_reference {
+	int fd;		/* of the slab; the pager's, while the transfer is there */
+	uint64_t slab;	/* a number that no other slab of the pager's has, or had */
+	uint32_t place; /* of the page: the slab's index in FABRIC_SLAB_PAGES, and the page in it */
+	uint64_t generation; /* 0: there is no reference */
+};
 
 /* One transfer of a peer to paged memory. It belongs to the transport. */
 struct fabric_paged {
@@ -32,6 +51,8 @@ struct fabric_paged {
 	 * with those that its peer has made. A read has those that are kept when it ends. */
 	uint32_t *sums;
 	void *taken;				   /* the pager's own note */
+	bool takes_reference;			   /* a read: the peer would remember one */
+	struct fabric_reference reference;	   /* a read of one page: `take` may set it */
 	int status;				   /* for fabric_paged_ended() */
 	void (*ended)(struct fabric_paged *paged); /* the transport's */
 };
@@ -57,6 +78,8 @@ struct fabric_pager {
 	 * and not ended, the memory stays the pager's until its device is done with it;
 	 * fabric_paged_ended() is not called. */
 	void (*leave)(struct fabric_pager *pager, struct fabric_paged *paged);
+	/* A peer says that it has read a page by reference. It may be wrong. `generation` has the lower 32 bits. */
+	void (*used)(struct fabric_pager *pager, uint32_t place, uint32_t generation);
 };
 
 struct fabric_paged_ops {

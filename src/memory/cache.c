@@ -6,64 +6,90 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "memory/cache_history.h"
 
 #define LONG_CHANGE  1024U /* blocks; those of more are in a list, and not counted by block */
 #define CHANGING_MIN 16384U
 #define HISTORY	     2U /* blocks that are remembered, for each frame */
-#define LIFE	     4U /* a frame sinks after so many uses, for each frame of the cache */
+#define LIFE	     4U /* a frame sinks after so many uses, for each frame of its share */
 #define PINNED_SHARE 4U /* at most this part of the frames has pins */
+
+struct cache_share {
+	struct cds_list_head empty;
+	struct cds_list_head queues[CACHE_QUEUES]; /* VALID without pins; the next to sink first */
+	uint64_t nr_uses; /* of its frames, ever: the clock of the queues */
+	uint32_t nr_slabs;
+	uint32_t nr_frames;
+};
+
+struct cache_slab {
+	struct cache_share *share; /* NULL: it is nobody's */
+	bool is_recalled;	   /* its empty frames are in no list */
+	uint32_t nr_used;
+};
 
 struct cache {
 	struct cache_frame *frames;
-	uint32_t nr_frames;
-	uint32_t limit;		      /* of them, these are used */
-	uint32_t nr_beyond;	      /* frames behind the limit that are not EMPTY */
+	uint32_t nr_frames, slab_frames;
+	struct cache_slab *slabs;
 	struct cache_frame **buckets; /* of frames that are VALID, or FILLING and not doomed */
 	uint32_t bucket_mask;
-	struct cds_list_head empty;
-	struct cds_list_head queues[CACHE_QUEUES]; /* VALID without pins; the next to sink first */
+	struct cache_share *only; /* cache_open()'s */
 	struct cache_history *history;
 	/* How many changes stand around blocks with this hash. Two blocks may share a count: one is
 	 * read past the table in vain then. */
 	uint32_t *changing;
 	uint32_t changing_mask;
 	struct cds_list_head long_changes;
-	uint64_t nr_uses; /* of all frames, ever: the clock of the queues */
+	uint64_t last_generation;
 	uint32_t nr_pinned;
 	struct cache_stat stat;
 };
 
-int cache_open(void *memory, uint32_t nr_frames, struct cache **out)
+int cache_open_slabs(uint32_t nr_slabs, uint32_t slab_frames, struct cache **out)
 {
+	const uint32_t nr_frames = nr_slabs * slab_frames;
 	struct cache *cache = calloc(1, sizeof(*cache));
 
 	if (!cache)
 		return -ENOMEM;
-	cache->nr_frames = cache->limit = cache->stat.nr_frames = nr_frames;
+	cache->nr_frames = nr_frames;
+	cache->slab_frames = slab_frames;
 	cache->bucket_mask = cache_buckets(nr_frames) - 1;
 	cache->changing_mask =
 		cache_buckets(nr_frames > CHANGING_MIN ? nr_frames : CHANGING_MIN) - 1;
 	cache->frames = calloc(nr_frames, sizeof(*cache->frames));
+	cache->slabs = calloc(nr_slabs, sizeof(*cache->slabs));
 	cache->buckets = calloc((size_t)cache->bucket_mask + 1, sizeof(struct cache_frame *));
 	cache->changing = calloc((size_t)cache->changing_mask + 1, sizeof(*cache->changing));
 	cache->history = cache_history_open(nr_frames * HISTORY);
-	if (!cache->frames || !cache->buckets || !cache->changing || !cache->history) {
+	if (!cache->frames || !cache->slabs || !cache->buckets || !cache->changing ||
+	    !cache->history) {
 		cache_close(cache);
 		return -ENOMEM;
 	}
-	CDS_INIT_LIST_HEAD(&cache->empty);
 	CDS_INIT_LIST_HEAD(&cache->long_changes);
-	for (unsigned i = 0; i < CACHE_QUEUES; i++)
-		CDS_INIT_LIST_HEAD(&cache->queues[i]);
-	for (uint32_t i = 0; i < nr_frames; i++) {
-		struct cache_frame *frame = &cache->frames[i];
+	for (uint32_t i = 0; i < nr_frames; i++)
+		CDS_INIT_LIST_HEAD(&cache->frames[i].waits);
+	*out = cache;
+	return 0;
+}
 
-		frame->bytes = (char *)memory + (size_t)i * CACHE_BLOCK;
-		CDS_INIT_LIST_HEAD(&frame->waits);
-		cds_list_add_tail(&frame->node, &cache->empty);
+int cache_open(void *memory, uint32_t nr_frames, struct cache **out)
+{
+	struct cache *cache;
+	int ret = cache_open_slabs(1, nr_frames, &cache);
+
+	if (ret != 0)
+		return ret;
+	cache->only = cache_share_open();
+	if (!cache->only) {
+		cache_close(cache);
+		return -ENOMEM;
 	}
+	cache_lend(cache, 0, cache->only, memory, NULL);
 	*out = cache;
 	return 0;
 }
@@ -74,14 +100,31 @@ void cache_close(struct cache *cache)
 		return;
 	cache_history_close(cache->history);
 	free(cache->frames);
+	free(cache->slabs);
 	free(cache->buckets);
 	free(cache->changing);
+	free(cache->only);
 	free(cache);
 }
 
 void cache_stat(const struct cache *cache, struct cache_stat *out)
 {
 	*out = cache->stat;
+}
+
+static struct cache_slab *slab_of(const struct cache *cache, const struct cache_frame *frame)
+{
+	return &cache->slabs[cache_place(cache, frame) / cache->slab_frames];
+}
+
+static struct cache_share *share_of(const struct cache *cache, const struct cache_frame *frame)
+{
+	return slab_of(cache, frame)->share;
+}
+
+uint32_t cache_place(const struct cache *cache, const struct cache_frame *frame)
+{
+	return (uint32_t)(frame - cache->frames);
 }
 
 /* ---- Frames and their states */
@@ -118,65 +161,77 @@ static void hide(struct cache *cache, const struct cache_frame *frame)
 	*link = frame->next;
 }
 
-/* A frame behind the limit is in no list then. */
+/* A frame of a slab that is being taken back is in no list then. */
 static void make_empty(struct cache *cache, struct cache_frame *frame)
 {
+	struct cache_slab *slab = slab_of(cache, frame);
+
 	assert(frame->nr_pins == 0 && cds_list_empty(&frame->waits));
 	become(frame, CACHE_EMPTY);
 	cache->stat.nr_used--;
-	if (frame >= cache->frames + cache->limit)
-		cache->nr_beyond--;
-	else
-		cds_list_add(&frame->node, &cache->empty);
+	slab->nr_used--;
+	if (!slab->is_recalled)
+		cds_list_add(&frame->node, &slab->share->empty);
+}
+
+static void show(struct cache *cache, struct cache_frame *frame)
+{
+	frame->generation = ++cache->last_generation;
+	if (frame->guard)
+		page_guard_show(frame->guard, frame->generation);
 }
 
 /* ---- Which goes first */
 
-static void enqueue(struct cache *cache, struct cache_frame *frame, unsigned queue)
+static void enqueue(struct cache_share *share, struct cache_frame *frame, unsigned queue)
 {
-	frame->sinks_at = cache->nr_uses + (uint64_t)LIFE * cache->limit;
-	cds_list_add_tail(&frame->node, &cache->queues[queue]);
+	frame->sinks_at = share->nr_uses + (uint64_t)LIFE * share->nr_frames;
+	cds_list_add_tail(&frame->node, &share->queues[queue]);
 }
 
 /* Puts it behind the others of as many uses. */
-static void enqueue_used(struct cache *cache, struct cache_frame *frame)
+static void enqueue_used(struct cache_share *share, struct cache_frame *frame)
 {
 	unsigned queue = 31 - (unsigned)__builtin_clz(frame->nr_uses);
 
-	enqueue(cache, frame, queue < CACHE_QUEUES ? queue : CACHE_QUEUES - 1);
+	enqueue(share, frame, queue < CACHE_QUEUES ? queue : CACHE_QUEUES - 1);
 }
 
 /* Has the first of each queue sink, if its time has come. */
-static void sink(struct cache *cache)
+static void sink(struct cache_share *share)
 {
 	for (unsigned i = 1; i < CACHE_QUEUES; i++) {
 		struct cache_frame *frame;
 
-		if (cds_list_empty(&cache->queues[i]))
+		if (cds_list_empty(&share->queues[i]))
 			continue;
-		frame = cds_list_first_entry(&cache->queues[i], struct cache_frame, node);
-		if (frame->sinks_at > cache->nr_uses)
+		frame = cds_list_first_entry(&share->queues[i], struct cache_frame, node);
+		if (frame->sinks_at > share->nr_uses)
 			continue;
 		cds_list_del(&frame->node);
-		enqueue(cache, frame, i - 1);
+		enqueue(share, frame, i - 1);
 	}
 }
 
 /* A frame without pins is in its queue, the others are in none. */
-static void use(struct cache *cache, struct cache_frame *frame)
+static void use(const struct cache *cache, struct cache_frame *frame)
 {
-	cache->nr_uses++;
+	struct cache_share *share = share_of(cache, frame);
+
+	share->nr_uses++;
 	frame->nr_uses += frame->nr_uses < UINT32_MAX;
 	if (frame->nr_pins == 0) {
 		cds_list_del(&frame->node);
-		enqueue_used(cache, frame);
+		enqueue_used(share, frame);
 	}
-	sink(cache);
+	sink(share);
 }
 
 /* A VALID frame goes: at once, or when its last pin does. */
 static void retire(struct cache *cache, struct cache_frame *frame)
 {
+	if (frame->guard)
+		page_guard_hide(frame->guard);
 	hide(cache, frame);
 	become(frame, CACHE_RETIRED);
 	if (frame->nr_pins > 0)
@@ -191,20 +246,20 @@ static void remember(struct cache *cache, const struct cache_frame *frame)
 }
 
 /* Returns an empty frame, for which another may have to go; NULL: all are in use. */
-static struct cache_frame *take_frame(struct cache *cache)
+static struct cache_frame *take_frame(struct cache *cache, struct cache_share *share)
 {
 	struct cache_frame *frame;
 
-	for (unsigned i = 0; i < CACHE_QUEUES && cds_list_empty(&cache->empty); i++) {
-		if (cds_list_empty(&cache->queues[i]))
+	for (unsigned i = 0; i < CACHE_QUEUES && cds_list_empty(&share->empty); i++) {
+		if (cds_list_empty(&share->queues[i]))
 			continue;
-		frame = cds_list_first_entry(&cache->queues[i], struct cache_frame, node);
+		frame = cds_list_first_entry(&share->queues[i], struct cache_frame, node);
 		remember(cache, frame);
 		retire(cache, frame);
 	}
-	if (cds_list_empty(&cache->empty))
+	if (cds_list_empty(&share->empty))
 		return NULL;
-	frame = cds_list_first_entry(&cache->empty, struct cache_frame, node);
+	frame = cds_list_first_entry(&share->empty, struct cache_frame, node);
 	cds_list_del(&frame->node);
 	return frame;
 }
@@ -225,10 +280,11 @@ static bool is_changing(const struct cache *cache, uint64_t range, uint32_t bloc
 	return false;
 }
 
-static enum cache_answer begin_filling(struct cache *cache, uint64_t range, uint32_t block,
-				       struct cache_frame **out)
+static enum cache_answer begin_filling(struct cache *cache, struct cache_share *share,
+				       uint64_t range, uint32_t block, struct cache_frame **out)
 {
-	struct cache_frame *frame = is_changing(cache, range, block) ? NULL : take_frame(cache);
+	struct cache_frame *frame =
+		!share || is_changing(cache, range, block) ? NULL : take_frame(cache, share);
 	struct cache_frame **link;
 
 	if (!frame) {
@@ -241,7 +297,8 @@ static enum cache_answer begin_filling(struct cache *cache, uint64_t range, uint
 	frame->is_doomed = false;
 	frame->nr_uses = cache_history_take(cache->history, range, block);
 	frame->nr_uses += frame->nr_uses < UINT32_MAX;
-	cache->nr_uses++;
+	share->nr_uses++;
+	slab_of(cache, frame)->nr_used++;
 	link = &cache->buckets[cache_hash(range, block) & cache->bucket_mask];
 	frame->next = *link;
 	*link = frame;
@@ -254,10 +311,16 @@ static enum cache_answer begin_filling(struct cache *cache, uint64_t range, uint
 enum cache_answer cache_ask(struct cache *cache, uint64_t range, uint32_t block,
 			    struct cache_frame **out)
 {
+	return cache_ask_for(cache, cache->only, range, block, out);
+}
+
+enum cache_answer cache_ask_for(struct cache *cache, struct cache_share *share, uint64_t range,
+				uint32_t block, struct cache_frame **out)
+{
 	struct cache_frame *frame = *link_to(cache, range, block);
 
 	if (!frame)
-		return begin_filling(cache, range, block, out);
+		return begin_filling(cache, share, range, block, out);
 	*out = frame;
 	if (frame->state == CACHE_FILLING) {
 		cache->stat.nr_shared++;
@@ -266,6 +329,11 @@ enum cache_answer cache_ask(struct cache *cache, uint64_t range, uint32_t block,
 	cache->stat.nr_hits++;
 	use(cache, frame);
 	return CACHE_HIT;
+}
+
+bool cache_has(const struct cache *cache, uint64_t range, uint32_t block)
+{
+	return *link_to(cache, range, block);
 }
 
 void cache_await(struct cache_frame *frame, struct cache_wait *wait)
@@ -287,11 +355,14 @@ struct cache_wait *cache_next_wait(struct cache_frame *frame)
 
 void cache_filled(struct cache *cache, struct cache_frame *frame, int result, uint32_t sum)
 {
+	struct cache_share *share = share_of(cache, frame);
+
 	if (result == 0 && !frame->is_doomed) {
 		become(frame, CACHE_VALID);
 		frame->sum = sum;
-		enqueue_used(cache, frame);
-		sink(cache);
+		show(cache, frame);
+		enqueue_used(share, frame);
+		sink(share);
 		return;
 	}
 	if (!frame->is_doomed)
@@ -307,7 +378,7 @@ struct cache_frame *cache_pin(struct cache *cache, uint64_t range, uint32_t bloc
 
 	if (!frame || frame->state != CACHE_VALID)
 		return NULL;
-	if (frame->nr_pins == 0 && cache->nr_pinned >= cache->limit / PINNED_SHARE)
+	if (frame->nr_pins == 0 && cache->nr_pinned >= cache->stat.nr_frames / PINNED_SHARE)
 		return NULL;
 	if (frame->nr_pins++ == 0) {
 		cds_list_del(&frame->node);
@@ -326,7 +397,17 @@ void cache_unpin(struct cache *cache, struct cache_frame *frame)
 	if (frame->state == CACHE_RETIRED)
 		make_empty(cache, frame);
 	else
-		enqueue_used(cache, frame);
+		enqueue_used(share_of(cache, frame), frame);
+}
+
+bool cache_note_use(struct cache *cache, uint32_t place, uint32_t generation)
+{
+	struct cache_frame *frame = place < cache->nr_frames ? &cache->frames[place] : NULL;
+
+	if (!frame || frame->state != CACHE_VALID || (uint32_t)frame->generation != generation)
+		return false;
+	use(cache, frame);
+	return true;
 }
 
 /* ---- Changes */
@@ -414,7 +495,61 @@ void cache_change_end(struct cache *cache, struct cache_change *change)
 				cache->changing_mask]--;
 }
 
-/* ---- The limit */
+/* ---- Shares and slabs */
+
+struct cache_share *cache_share_open(void)
+{
+	struct cache_share *share = calloc(1, sizeof(*share));
+
+	if (!share)
+		return NULL;
+	CDS_INIT_LIST_HEAD(&share->empty);
+	for (unsigned i = 0; i < CACHE_QUEUES; i++)
+		CDS_INIT_LIST_HEAD(&share->queues[i]);
+	return share;
+}
+
+void cache_share_close(struct cache_share *share)
+{
+	assert(!share || share->nr_slabs == 0);
+	free(share);
+}
+
+bool cache_share_is_full(struct cache_share *share)
+{
+	return cds_list_empty(&share->empty);
+}
+
+uint64_t cache_share_uses(const struct cache_share *share)
+{
+	return share->nr_uses;
+}
+
+uint32_t cache_share_slabs(const struct cache_share *share)
+{
+	return share->nr_slabs;
+}
+
+static void count_slab(struct cache *cache, struct cache_share *share, int change)
+{
+	share->nr_slabs += (uint32_t)change;
+	share->nr_frames += (uint32_t)change * cache->slab_frames;
+	cache->stat.nr_frames += (uint32_t)change * cache->slab_frames;
+}
+
+void cache_lend(struct cache *cache, uint32_t number, struct cache_share *share, char *memory,
+		struct page_guard *guards)
+{
+	struct cache_frame *frames = &cache->frames[(size_t)number * cache->slab_frames];
+
+	cache->slabs[number] = (struct cache_slab){.share = share};
+	count_slab(cache, share, 1);
+	for (uint32_t i = 0; i < cache->slab_frames; i++) {
+		frames[i].bytes = memory + (size_t)i * CACHE_BLOCK;
+		frames[i].guard = guards ? &guards[i] : NULL;
+		cds_list_add_tail(&frames[i].node, &share->empty);
+	}
+}
 
 static void withdraw(struct cache *cache, struct cache_frame *frame)
 {
@@ -422,34 +557,74 @@ static void withdraw(struct cache *cache, struct cache_frame *frame)
 		cds_list_del(&frame->node);
 		return;
 	}
-	cache->nr_beyond++;
 	if (frame->state == CACHE_VALID)
 		remember(cache, frame);
 	if (frame->state == CACHE_VALID || (frame->state == CACHE_FILLING && !frame->is_doomed))
 		invalidate(cache, frame);
 }
 
-static void bring_back(struct cache *cache, struct cache_frame *frame)
+void cache_recall(struct cache *cache, uint32_t number)
 {
-	if (frame->state == CACHE_EMPTY)
-		cds_list_add_tail(&frame->node, &cache->empty);
-	else
-		cache->nr_beyond--;
+	struct cache_frame *frames = &cache->frames[(size_t)number * cache->slab_frames];
+	struct cache_slab *slab = &cache->slabs[number];
+
+	if (!slab->share || slab->is_recalled)
+		return;
+	slab->is_recalled = true;
+	count_slab(cache, slab->share, -1);
+	for (uint32_t i = 0; i < cache->slab_frames; i++)
+		withdraw(cache, &frames[i]);
 }
 
-void cache_limit(struct cache *cache, uint32_t nr)
+bool cache_is_recalled(const struct cache *cache, uint32_t number)
 {
-	const uint32_t before = cache->limit;
+	const struct cache_slab *slab = &cache->slabs[number];
 
-	assert(nr > 0 && nr <= cache->nr_frames);
-	cache->limit = cache->stat.nr_frames = nr;
-	for (uint32_t i = nr; i < before; i++)
-		withdraw(cache, &cache->frames[i]);
-	for (uint32_t i = before; i < nr; i++)
-		bring_back(cache, &cache->frames[i]);
+	return !slab->share || (slab->is_recalled && slab->nr_used == 0);
 }
 
-uint32_t cache_nr_beyond(const struct cache *cache)
+static bool is_idle(const struct cache_frame *frame)
 {
-	return cache->nr_beyond;
+	return frame->state == CACHE_EMPTY || (frame->state == CACHE_VALID && frame->nr_pins == 0);
+}
+
+bool cache_may_move(const struct cache *cache, uint32_t number)
+{
+	const struct cache_frame *frames = &cache->frames[(size_t)number * cache->slab_frames];
+	uint32_t i = 0;
+
+	while (i < cache->slab_frames && is_idle(&frames[i]))
+		i++;
+	return i == cache->slab_frames;
+}
+
+void cache_move(struct cache *cache, uint32_t number, char *memory, struct page_guard *guards)
+{
+	struct cache_frame *frames = &cache->frames[(size_t)number * cache->slab_frames];
+
+	for (uint32_t i = 0; i < cache->slab_frames; i++) {
+		char *to = memory + (size_t)i * CACHE_BLOCK;
+
+		if (frames[i].state == CACHE_VALID) {
+			memcpy(to, frames[i].bytes, CACHE_BLOCK);
+			if (frames[i].guard)
+				page_guard_hide(frames[i].guard);
+		}
+		frames[i].bytes = to;
+		frames[i].guard = guards ? &guards[i] : NULL;
+		if (frames[i].state == CACHE_VALID)
+			show(cache, &frames[i]);
+	}
+}
+
+uint32_t cache_slab_used(const struct cache *cache, uint32_t number)
+{
+	return cache->slabs[number].nr_used;
+}
+
+struct cache_share *cache_slab_share(const struct cache *cache, uint32_t number)
+{
+	const struct cache_slab *slab = &cache->slabs[number];
+
+	return slab->is_recalled ? NULL : slab->share;
 }

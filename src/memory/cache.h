@@ -18,6 +18,10 @@
  * Which frame goes is told by Multi-Queue (Zhou, Philbin, Li: USENIX 2001). A frame is in the queue
  * of the logarithm of its uses, and sinks when it was not used for long. The uses of blocks that
  * went are remembered for a while (cache_history.h).
+ *
+ * The memory of frames comes in slabs, of the same number of frames each. A slab is lent to a share, and its
+ * frames hold blocks of that share alone. So they may have guards (base/page_guard.h), by which others read them
+ * in place. A guard shows its page while the frame is VALID.
  */
 #ifndef MEMORY_CACHE_H
 #define MEMORY_CACHE_H
@@ -26,18 +30,22 @@
 #include <stdint.h>
 #include <urcu/list.h>
 
+#include "base/page_guard.h"
+
 #define CACHE_BLOCK  4096U
 #define CACHE_QUEUES 8U
 
 enum cache_state { CACHE_EMPTY, CACHE_FILLING, CACHE_VALID, CACHE_RETIRED };
 
-/* The table's. Others read `bytes` and `sum`, while they may. */
+/* The table's. Others read `bytes`, `sum`, `guard` and `generation`, while they may. */
 struct cache_frame {
 	struct cds_list_head
 		node; /* among the empty ones, or in its queue; FILLING or pinned: in no list */
 	struct cds_list_head waits; /* struct cache_wait; FILLING */
 	struct cache_frame *next;   /* of its bucket */
 	char *bytes;		    /* CACHE_BLOCK */
+	struct page_guard *guard;   /* NULL: nobody else reads it */
+	uint64_t generation;	    /* of VALID */
 	uint64_t range;
 	uint64_t sinks_at; /* on the table's count of uses */
 	uint32_t block;
@@ -58,13 +66,16 @@ struct cache_stat {
 	uint64_t nr_misses; /* became a read of the layer that fills a frame */
 	uint64_t nr_shared; /* waited for such a read of another's */
 	uint64_t nr_past; /* were read past the table: a change stood, or no frame was to be had */
-	uint32_t nr_frames; /* up to the limit */
+	uint32_t nr_frames; /* of slabs that are lent */
 	uint32_t nr_used;   /* frames that hold a block, or will */
 };
 
 struct cache;
+struct cache_share;
 
-/* `memory` has CACHE_BLOCK bytes for each frame, and stays the caller's. -ENOMEM. */
+/* Has room for so many slabs, and no memory yet. -ENOMEM. */
+int cache_open_slabs(uint32_t nr_slabs, uint32_t slab_frames, struct cache **out);
+/* Opens a table of one slab and one share. `memory` has CACHE_BLOCK bytes for each frame, and stays the caller's. -ENOMEM. */
 int cache_open(void *memory, uint32_t nr_frames, struct cache **out);
 /* NULL is allowed. Fills that are under way are forgotten. */
 void cache_close(struct cache *cache);
@@ -79,13 +90,36 @@ static inline uint64_t cache_range(uint32_t number, uint64_t life)
 	return life << 24 | number;
 }
 
-/*
- * Uses the first `nr` frames alone from now on; at least 1. The others lose their blocks. Those who
- * wait for these are answered, and replies that are sent from them end. Once cache_nr_beyond() is 0
- * nobody uses the memory of the others.
- */
-void cache_limit(struct cache *cache, uint32_t nr);
-uint32_t cache_nr_beyond(const struct cache *cache);
+/* ---- Shares, and the memory that is lent to them */
+
+/* NULL: there is no memory. */
+struct cache_share *cache_share_open(void);
+/* No slab is lent to it any more. */
+void cache_share_close(struct cache_share *share);
+/* True: a block more of the share finds room only if another goes. */
+bool cache_share_is_full(struct cache_share *share);
+/* Returns how often its blocks were asked for, and how many slabs it has. */
+uint64_t cache_share_uses(const struct cache_share *share);
+uint32_t cache_share_slabs(const struct cache_share *share);
+
+/* Lends a slab that is nobody's. The memory stays the caller's, and so do the guards, one for each frame; NULL: it has none. */
+void cache_lend(struct cache *cache, uint32_t slab, struct cache_share *share, char *memory,
+		struct page_guard *guards);
+/* Takes it back. Its frames lose their blocks; those who wait for these are answered, and replies that are sent
+ * from them end. When it has ended, nobody uses the memory. */
+void cache_recall(struct cache *cache, uint32_t slab);
+bool cache_is_recalled(const struct cache *cache, uint32_t slab);
+/* Moves its blocks to other memory, with new generations, if no frame has pins or is FILLING. */
+bool cache_may_move(const struct cache *cache, uint32_t slab);
+void cache_move(struct cache *cache, uint32_t slab, char *memory, struct page_guard *guards);
+/* How many of its frames hold a block, or will. */
+uint32_t cache_slab_used(const struct cache *cache, uint32_t slab);
+/* The share of a slab. NULL: it is nobody's, or is being taken back. */
+struct cache_share *cache_slab_share(const struct cache *cache, uint32_t slab);
+/* The place of a frame among all of the table's. */
+uint32_t cache_place(const struct cache *cache, const struct cache_frame *frame);
+
+/* ---- Blocks */
 
 enum cache_answer {
 	CACHE_HIT,  /* the frame has the block, until the table is called again */
@@ -93,6 +127,9 @@ enum cache_answer {
 	CACHE_MISS, /* fill the frame, and call cache_filled(): it is FILLING now */
 	CACHE_PAST, /* there is no frame: read the layer, and keep nothing */
 };
+/* For a share, or for the only one. NULL: the block is not kept. */
+enum cache_answer cache_ask_for(struct cache *cache, struct cache_share *share, uint64_t range,
+				uint32_t block, struct cache_frame **out);
 enum cache_answer cache_ask(struct cache *cache, uint64_t range, uint32_t block,
 			    struct cache_frame **out);
 /* Adds a waiter to a frame that is FILLING. The one that fills it may wait, too. */
@@ -102,10 +139,15 @@ struct cache_wait *cache_next_wait(struct cache_frame *frame);
 /* The read has ended, with 0 or an error, which is not kept; call it when nobody waits any more. */
 void cache_filled(struct cache *cache, struct cache_frame *frame, int result, uint32_t sum);
 
+/* Returns whether a frame has the block, or is being filled with it. */
+bool cache_has(const struct cache *cache, uint64_t range, uint32_t block);
 /* Finds a block that is to be sent from its frame. NULL, and nothing is counted: it is not there, or
  * too many have pins. */
 struct cache_frame *cache_pin(struct cache *cache, uint64_t range, uint32_t block);
 void cache_unpin(struct cache *cache, struct cache_frame *frame);
+/* Somebody has read the frame at a place without asking, when its generation had these lower bits. False:
+ * it has another now. */
+bool cache_note_use(struct cache *cache, uint32_t place, uint32_t generation);
 
 /* A change of blocks. The table's until it has ended. */
 struct cache_change {

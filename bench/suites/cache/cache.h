@@ -59,5 +59,6 @@ extern const struct bench_stage cache_zipf_stage;      /* cache_zipf.c      */
 extern const struct bench_stage cache_hot_stage;       /* cache_hot.c       */
 extern const struct bench_stage cache_hot_cpu_stage;   /* … also            */
 extern const struct bench_stage cache_neighbour_stage; /* cache_neighbour.c */
+extern const struct bench_stage cache_near_stage;      /* cache_near.c      */
 
 #endif

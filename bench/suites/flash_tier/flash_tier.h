@@ -21,6 +21,7 @@
 struct tier_cluster {
 	/* Before it starts: */
 	bool is_sleepy;	   /* the server does not spin before it sleeps */
+	bool is_near;	   /* it has a lane over local, too */
 	const char *cache; /* pages are kept in so much memory; NULL: not said */
 	const char *scrub; /* the rate; NULL: the usual one */
 	struct flash_file file;

@@ -14,7 +14,7 @@ int tier_cluster_start(struct tier_cluster *cluster, uint64_t file_bytes, bool i
 		       uint64_t memory_bytes)
 {
 	const struct cluster_store store = {cluster->file.path, cluster->cache, cluster->scrub,
-					    cluster->is_sleepy};
+					    cluster->is_sleepy, cluster->is_near};
 	int ret = is_sparse ? flash_file_make_sparse(&cluster->file, file_bytes)
 			    : flash_file_make(&cluster->file, file_bytes);
 

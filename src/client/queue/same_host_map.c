@@ -15,7 +15,7 @@ static struct path *same_host_path(const struct afar_queue *queue, const struct 
 	struct path *path = queue_path(queue, binding->servers[server].reach);
 
 	return path && binding->servers[server].is_keyed && path->state == PATH_UP &&
-			       path->fabric->mapped && !path->peer->store
+			       path->fabric->mapped
 		       ? path
 		       : NULL;
 }
@@ -68,6 +68,16 @@ static struct same_host *new_windows(const struct afar_target *target)
 	return same_host;
 }
 
+/* Notes that pages of a copy may be shown. */
+static void take_pages(struct same_host *same_host, uint32_t index, struct fabric_pages *pages,
+		       const struct copy_key *key)
+{
+	if (!same_host->shown)
+		same_host->shown = calloc(same_host->layout->nr_copies, sizeof(*same_host->shown));
+	if (same_host->shown)
+		same_host->shown[index] = (struct same_host_shown){pages, key->key, key->remote};
+}
+
 /* Takes a window on a copy, over the path's first lane, because all lanes show the same memory. If
  * the lane does not show the chunk, the copy stays far. */
 static void take_chunk(struct same_host *same_host, const struct path *path, uint32_t index)
@@ -88,8 +98,11 @@ static void take_chunk(struct same_host *same_host, const struct path *path, uin
 	} else
 		fabric_gate_drop(window.gate);
 	if (server->gate != window.gate || !(window.access & FABRIC_REMOTE_READ) ||
-	    __builtin_add_overflow(key->remote, length, &chunk_end) || chunk_end > window.length ||
-	    (uintptr_t)(window.addr + key->remote) % sizeof(uint64_t))
+	    __builtin_add_overflow(key->remote, length, &chunk_end) || chunk_end > window.length)
+		return;
+	if (window.pages)
+		take_pages(same_host, index, window.pages, key);
+	if (!window.addr || (uintptr_t)(window.addr + key->remote) % sizeof(uint64_t))
 		return;
 	same_host->may_write = same_host->may_write && (window.access & FABRIC_REMOTE_WRITE);
 	same_host->chunks[index] = window.addr + key->remote;

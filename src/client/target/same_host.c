@@ -9,6 +9,9 @@
  *   nr_in_doubt         no write of the session can land after ours
  *   the gate         the server lives and lends the memory; it waits for threads inside (fabric/mapped.h)
  *
+ * A store lends no memory, but its server may show pages (fabric/paged.h). A read that finds all of its bytes there
+ * is done; the others, and writes, go over a queue.
+ *
  * A set of windows never changes. It is replaced as a whole, with the target's lock held, and freed
  * when no epoch section is left.
  */
@@ -98,6 +101,50 @@ static inline void copy(struct same_host_place *place, uint8_t *remote, uint64_t
 	}
 }
 
+/* Reads what a store's server shows of a piece. */
+static bool read_shown(const struct same_host_shown *shown, struct same_host_place *place,
+		       uint64_t offset, uint64_t length)
+{
+	while (length > 0 && place->nr_iov > 0) {
+		const uint64_t left = place->iov->length - place->done;
+		const uint64_t take = left < length ? left : length;
+		uint8_t *to = (uint8_t *)place->iov->addr + place->done;
+
+		if (take > 0 &&
+		    !shown->pages->read(shown->pages, shown->key, shown->remote + offset, to, take))
+			return false;
+		offset += take;
+		length -= take;
+		place->done += take;
+		if (take == left)
+			*place = (struct same_host_place){place->iov + 1, place->nr_iov - 1, 0};
+	}
+	return true;
+}
+
+/* Finds a piece on flash without its server. False: it is not there now. */
+static __attribute__((noinline)) bool find_piece(struct same_host *same_host,
+						 struct same_host_place *place,
+						 const struct layout_piece *at)
+{
+	const struct same_host_server *server;
+	const struct same_host_shown *shown;
+	bool is_read;
+
+	if (!at->copy)
+		return false;
+	server = &same_host->servers[at->copy->home];
+	shown = &same_host->shown[at->copy - same_host->layout->copies];
+	if (!shown->pages || atomic_load_explicit(server->nr_in_doubt, memory_order_relaxed) > 0 ||
+	    !fabric_gate_enter(server->gate))
+		return false;
+	is_read = read_shown(shown, place, at->offset, at->length);
+	if (!leave_piece(same_host, at) || !is_read)
+		return false;
+	same_host_counts_transfer(&same_host->counts, at->copy->home, false, at->length);
+	return true;
+}
+
 /* Copies a piece. False: it is not on this host, or the copy may have come too late to count. */
 static inline bool copy_piece(struct same_host *same_host, struct same_host_place *place,
 			      const struct layout_piece *at, bool is_write)
@@ -105,7 +152,7 @@ static inline bool copy_piece(struct same_host *same_host, struct same_host_plac
 	uint8_t *remote = is_write && at->is_frozen ? NULL : enter_piece(same_host, at);
 
 	if (!remote)
-		return false;
+		return same_host->shown && !is_write && find_piece(same_host, place, at);
 	copy(place, remote, at->length, is_write);
 	if (!leave_piece(same_host, at))
 		return false;
@@ -238,6 +285,7 @@ static void end(struct same_host *same_host)
 			fabric_gate_drop(same_host->servers[i].gate);
 	}
 	binding_unref(same_host->binding);
+	free(same_host->shown);
 	free(same_host->servers);
 	free(same_host);
 }

@@ -11,6 +11,12 @@ struct same_host_server {
 	const atomic_uint *nr_in_doubt;
 };
 
+/* Where pages of a copy on flash may be found. */
+struct same_host_shown {
+	struct fabric_pages *pages; /* NULL: nowhere */
+	uint64_t key, remote;
+};
+
 struct same_host {
 	struct binding *binding;     /* a reference */
 	const struct layout *layout; /* the binding's */
@@ -18,6 +24,7 @@ struct same_host {
 	bool may_write;
 	struct same_host_counts counts;	  /* by the layout's homes; open where there is a gate */
 	struct same_host_server *servers; /* by the layout's homes */
+	struct same_host_shown *shown;	  /* by its copies; NULL: none is on flash */
 	uint8_t *chunks[]; /* first bytes of the layout's copies; NULL: not on this host */
 };
 

@@ -10,6 +10,7 @@
 
 #include "base/copy.h"
 #include "fabric/local/exchange.h"
+#include "fabric/local/references.h"
 #include "fabric/sums.h"
 
 #define WORD_PAGES 64U
@@ -17,9 +18,9 @@
 /* A transfer that was asked for. */
 struct local_asked {
 	struct fabric_piece pieces[FABRIC_IOV_MAX];
-	uint64_t context;
+	uint64_t context, key, page; /* page: of what is behind the key, the first */
 	uint32_t length, flags;
-	uint32_t page, nr_pages;
+	uint32_t place, nr_pages;
 	uint32_t nr_pieces;
 	bool is_under_way;
 };
@@ -56,9 +57,14 @@ static struct local_asking *asking_new(int fd)
 bool local_ask_take_paged(struct local_endpoint *endpoint, const struct local_message *message,
 			  int fd)
 {
-	if (!endpoint->asking)
+	if (!endpoint->asking) {
 		endpoint->asking = asking_new(fd);
-	return endpoint->asking && local_mapping_add_paged(endpoint, message);
+		if (!endpoint->asking)
+			return false;
+		/* Without it all is asked for. */
+		endpoint->references = local_references_open(endpoint->asking->exchange);
+	}
+	return local_mapping_add_paged(endpoint, message);
 }
 
 void local_ask_close(struct local_endpoint *endpoint)
@@ -178,7 +184,7 @@ static void put_bytes(const struct local_asked *asked, uint8_t *to)
 
 static uint8_t *bytes_of(const struct local_asking *asking, const struct local_asked *asked)
 {
-	return asking->exchange->bytes + (size_t)asked->page * LOCAL_PAGE;
+	return asking->exchange->bytes + (size_t)asked->place * LOCAL_PAGE;
 }
 
 /* Puts the request into the ring. There is a place: as many as the ring has are under way at
@@ -193,7 +199,7 @@ static void push(struct local_endpoint *endpoint, const struct local_transfer *t
 		.key = transfer->key,
 		.offset = transfer->remote,
 		.length = asked->length,
-		.page = asked->page,
+		.page = asked->place,
 		.number = number,
 		.flags = asked->flags,
 	};
@@ -218,16 +224,35 @@ bool local_ask_begin(struct local_endpoint *endpoint, const struct local_transfe
 		.context = transfer->context,
 		.length = (uint32_t)length_of(transfer),
 		.flags = flags_of(transfer),
-		.page = page,
+		.key = transfer->key,
+		.page = transfer->remote / FABRIC_PAGE,
+		.place = page,
 		.nr_pages = pages_of(transfer),
 		.nr_pieces = transfer->nr_pieces,
 		.is_under_way = true,
 	};
 	memcpy(asked->pieces, transfer->pieces, sizeof(asked->pieces));
-	mark_pages(asking, asked->page, asked->nr_pages);
+	mark_pages(asking, asked->place, asked->nr_pages);
 	if ((asked->flags & LOCAL_ASK_WRITE) != 0)
 		put_bytes(asked, bytes_of(asking, asked));
 	push(endpoint, transfer, number);
+	return true;
+}
+
+bool local_ask_find(struct local_endpoint *endpoint, const struct local_transfer *transfer)
+{
+	uint64_t at = transfer->remote;
+
+	if (!endpoint->references || transfer->opcode != LOCAL_READ || transfer->is_checked)
+		return false;
+	for (unsigned i = 0; i < transfer->nr_pieces; i++) {
+		const struct fabric_piece *piece = &transfer->pieces[i];
+
+		if (!local_references_read(endpoint->references, transfer->key, at, piece->addr,
+					   piece->length))
+			return false;
+		at += piece->length;
+	}
 	return true;
 }
 
@@ -303,9 +328,23 @@ static void finish(struct local_endpoint *endpoint, uint32_t number, int status)
 	}
 	completion.is_alone = completion.status != 0;
 	asked->is_under_way = false;
-	mark_pages(asking, asked->page, asked->nr_pages);
+	mark_pages(asking, asked->place, asked->nr_pages);
 	asking->free[asking->nr_free++] = (uint8_t)number;
 	local_endpoint_finish_with(endpoint, &completion);
+}
+
+/* False: the peer says what cannot be. */
+static bool take_reference(const struct local_endpoint *endpoint, const struct local_asked *asked)
+{
+	const struct local_asking *asking = endpoint->asking;
+	struct local_page_reference reference;
+
+	if (!endpoint->references || (asked->flags & LOCAL_ASK_WRITE) != 0)
+		return true;
+	local_exchange_copy(&reference,
+			    &asking->exchange->references[asking->nr_answered % LOCAL_DEPTH_MAX],
+			    sizeof(reference) / sizeof(uint64_t));
+	return local_references_note(endpoint->references, asked->key, asked->page, &reference);
 }
 
 /* False: the peer has answered what nobody asked. */
@@ -318,7 +357,8 @@ static bool take_answer(struct local_endpoint *endpoint)
 			    &asking->exchange->answers[asking->nr_answered % LOCAL_DEPTH_MAX],
 			    sizeof(answer) / sizeof(uint64_t));
 	if (answer.number >= LOCAL_DEPTH_MAX || !asking->asked[answer.number].is_under_way ||
-	    !local_status_is_good(answer.status))
+	    !local_status_is_good(answer.status) ||
+	    !take_reference(endpoint, &asking->asked[answer.number]))
 		return false;
 	asking->nr_answered++;
 	finish(endpoint, answer.number, answer.status);

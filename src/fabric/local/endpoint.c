@@ -248,9 +248,9 @@ static void let_go(struct local_endpoint *endpoint, enum local_state state)
 		endpoint->was_connected = endpoint->state == LOCAL_IS_CONNECTED;
 	endpoint->state = state;
 	local_memory_forget(endpoint);
-	local_queue_of(endpoint)->paged->close(endpoint);
 	/* Do this before the link goes, because threads at a window look into the link, too. */
 	local_mapping_remove_all(endpoint);
+	local_queue_of(endpoint)->paged->close(endpoint);
 	unlink_peer(endpoint);
 	fail_all(endpoint);
 }
@@ -387,6 +387,19 @@ static void fail(struct local_endpoint *endpoint, const struct local_transfer *t
 	local_endpoint_break(endpoint);
 }
 
+/* Reads what a pager keeps where we can see it, or asks for it. */
+static void run_paged(struct local_endpoint *endpoint, const struct local_mapping *mapping,
+		      const struct local_transfer *transfer)
+{
+	const struct local_paged_calls *paged = local_queue_of(endpoint)->paged;
+
+	if ((mapping->access & FABRIC_REMOTE_READ) != 0 && paged->find(endpoint, transfer) &&
+	    is_current(endpoint))
+		local_endpoint_finish(endpoint, transfer->context, 0, false);
+	else if (!paged->begin(endpoint, transfer))
+		fail(endpoint, transfer);
+}
+
 /* It is none of those that wait any more. One that fails costs the connection. */
 static void run(struct local_endpoint *endpoint, const struct local_mapping *mapping,
 		const struct local_transfer *transfer)
@@ -394,8 +407,7 @@ static void run(struct local_endpoint *endpoint, const struct local_mapping *map
 	bool is_done;
 
 	if (mapping->is_paged) {
-		if (!local_queue_of(endpoint)->paged->begin(endpoint, transfer))
-			fail(endpoint, transfer);
+		run_paged(endpoint, mapping, transfer);
 		return;
 	}
 	local_touch_begin(endpoint);
@@ -421,8 +433,9 @@ static bool is_asked(const struct local_endpoint *endpoint, uint64_t key)
 /* The first that names a key. The answer comes by the socket. */
 static int ask(struct local_endpoint *endpoint, uint64_t key)
 {
-	const struct local_message message = local_talk_message(LOCAL_ASK, key);
+	struct local_message message = local_talk_message(LOCAL_ASK, key);
 
+	message.access = LOCAL_TAKES_REFERENCES;
 	if (is_asked(endpoint, key))
 		return 0;
 	if (endpoint->nr_asked == LOCAL_ASKED_MAX || !local_talk_say(endpoint->fd, &message, -1))

@@ -50,15 +50,30 @@ _Static_assert(sizeof(struct local_page_ask) % sizeof(uint64_t) == 0 &&
 		       sizeof(struct local_page_answer) == sizeof(uint64_t),
 	       "entries are copied word by word");
 
-/* Each counter has one writer, and only grows. An entry is written before its counter. */
+/* Beside the answer to a read of one page (references.h). */
+struct local_page_reference {
+	uint64_t generation; /* 0: there is none */
+	uint32_t place;
+	uint32_t reserved;
+};
+#define LOCAL_USED_MAX 64U
+
+/* Each counter has one writer, and only grows. An entry is written before its counter. References
+ * take room that earlier versions left empty. */
 struct local_exchange {
 	_Alignas(64) atomic_uint asked;	   /* by the asking end  */
 	_Alignas(64) atomic_uint answered; /* by the serving end */
 	_Alignas(64) struct local_page_ask asks[LOCAL_DEPTH_MAX];
 	struct local_page_answer answers[LOCAL_DEPTH_MAX];
+	struct local_page_reference references[LOCAL_DEPTH_MAX]; /* of the answers */
+	_Alignas(64) atomic_uint
+		nr_used; /* by the asking end: reads by reference, and the last of them */
+	_Atomic uint64_t
+		used[LOCAL_USED_MAX]; /* place << 32, and the lower bits of the generation */
 	_Alignas(4096) uint8_t bytes[LOCAL_EXCHANGE_BYTES];
 };
-_Static_assert(sizeof(struct local_exchange) % 4096 == 0, "it is mapped");
+_Static_assert(sizeof(struct local_exchange) == 2U * 4096 + LOCAL_EXCHANGE_BYTES,
+	       "its length is always the same");
 
 /* Returns the bytes of a transfer up to where its sums begin. */
 static inline uint64_t local_ask_sums_at(uint64_t length)
@@ -101,6 +116,7 @@ struct local_paged_calls {
 	bool (*has_room)(const struct local_endpoint *endpoint,
 			 const struct local_transfer *transfer);
 	bool (*begin)(struct local_endpoint *endpoint, const struct local_transfer *transfer);
+	bool (*find)(struct local_endpoint *endpoint, const struct local_transfer *transfer);
 	/* serve.c */
 	bool (*hand_over)(struct local_endpoint *endpoint, const struct local_message *message);
 	/* Both. */
@@ -119,6 +135,8 @@ bool local_ask_has_room(const struct local_endpoint *endpoint,
 			const struct local_transfer *transfer);
 /* Asks for a transfer for which there is room. False: it is none for paged memory. */
 bool local_ask_begin(struct local_endpoint *endpoint, const struct local_transfer *transfer);
+/* Reads by reference. False: ask for it. */
+bool local_ask_find(struct local_endpoint *endpoint, const struct local_transfer *transfer);
 /* Takes answers. True: there were some. */
 bool local_ask_progress(struct local_endpoint *endpoint);
 bool local_ask_has_news(const struct local_endpoint *endpoint);

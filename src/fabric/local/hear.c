@@ -13,6 +13,7 @@
 
 #include "fabric/local/exchange.h"
 #include "fabric/local/memory.h"
+#include "fabric/local/references.h"
 
 #define PACKETS_MAX 64U /* of one call: a peer that keeps talking must not keep us */
 
@@ -91,6 +92,22 @@ static bool take_paged(struct local_endpoint *endpoint, const struct local_messa
 	return true;
 }
 
+/* An end without memory for references ignores them. */
+static bool take_shown(struct local_endpoint *endpoint, const struct local_message *message, int fd)
+{
+	if (!endpoint->references)
+		return endpoint->asking;
+	return message->type == LOCAL_LIFE
+		       ? local_references_take_life(endpoint->references, fd)
+		       : local_references_take_slab(endpoint->references, message, fd);
+}
+
+static bool take_asked(struct local_endpoint *endpoint, const struct local_message *message)
+{
+	endpoint->takes_references |= (message->access & LOCAL_TAKES_REFERENCES) != 0;
+	return local_memory_lend(endpoint, message->key);
+}
+
 /* The mapping may be missing, if the key was revoked before its memory came. */
 static bool take_revoked(struct local_endpoint *endpoint, const struct local_message *message)
 {
@@ -112,13 +129,16 @@ static bool take(struct local_endpoint *endpoint, const struct local_message *me
 		return false;
 	switch (message->type) {
 	case LOCAL_ASK:
-		return local_memory_lend(endpoint, message->key);
+		return take_asked(endpoint, message);
 	case LOCAL_LEND:
 		return take_lent(endpoint, message, fd);
 	case LOCAL_PAGED:
 		return take_paged(endpoint, message, fd);
 	case LOCAL_REVOKE:
 		return take_revoked(endpoint, message);
+	case LOCAL_LIFE:
+	case LOCAL_SLAB:
+		return take_shown(endpoint, message, fd);
 	case LOCAL_WAKE:
 		local_queue_warm(local_queue_of(endpoint), endpoint);
 		return true;

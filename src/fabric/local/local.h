@@ -9,12 +9,11 @@
  *   memory.c    domains, the memory registered in them, and the peers that it was lent to (memory.h)
  *   mapping.c   memory that a peer has lent: find it, copy, attach it at a caller's address
  *   endpoint.c  connect, accept, close, post
- *   talk.c      messages over the socket, said
- *   hear.c      and heard
+ *   talk.c, hear.c  messages over the socket
  *   ring.c      messages over the link
  *   exchange.c  transfers to memory that a pager has: shared memory for requests and bytes
- *   ask.c       … at the end that asks
- *   serve.c     … at the end of the pager (exchange.h)
+ *   ask.c, serve.c  … at the end that asks, and at the pager's (exchange.h)
+ *   references.c, refer.c  pages that are found again without the pager, at both ends (references.h)
  *   queue.c     polling, events, sleeping
  *   watch.c     what a queue watches of an endpoint
  *   listener.c  strangers and their requests
@@ -51,12 +50,11 @@
 #define LOCAL_TRANSFER_MAX (UINT64_C(8) << 20) /* one posted transfer copies no more */
 #define LOCAL_GAP_BYTES	   UINT64_C(256)       /* another read is little more than a copy */
 #define LOCAL_MESSAGE_MAX  (UINT64_C(1) << 30)
-#define LOCAL_DEPTH_MAX	   128U /* of an endpoint, whatever its queue asks for; a power of two */
-#define LOCAL_ASKED_MAX	   16U	/* keys that an endpoint asks for at once */
-#define LOCAL_KNOWN	   8U	/* mappings that an endpoint finds without a search */
-#define LOCAL_PATIENCE \
-	4096U /* polls that find nothing in an endpoint's rings before it is left to epoll */
-#define LOCAL_DONE_MAX 256U /* at least LOCAL_DEPTH_MAX + FABRIC_RECEIVE_MAX */
+#define LOCAL_DEPTH_MAX	   128U	 /* of an endpoint, whatever its queue asks for; a power of two */
+#define LOCAL_ASKED_MAX	   16U	 /* keys that an endpoint asks for at once */
+#define LOCAL_KNOWN	   8U	 /* mappings that an endpoint finds without a search */
+#define LOCAL_PATIENCE	   4096U /* idle polls of an endpoint before it is left to epoll */
+#define LOCAL_DONE_MAX	   256U	 /* at least LOCAL_DEPTH_MAX + FABRIC_RECEIVE_MAX */
 _Static_assert(LOCAL_DONE_MAX >= LOCAL_DEPTH_MAX + FABRIC_RECEIVE_MAX, "all can end at once");
 
 struct local_fabric {
@@ -77,8 +75,7 @@ struct local_mapping {
 	struct cds_list_head pieces; /* of local_piece */
 };
 
-/* A part of a mapping, attached at an address of a caller's. Counts as touched for as long as it
- * exists. */
+/* A part of a mapping, attached at a caller's address. Counts as touched while it exists. */
 struct local_piece {
 	struct cds_list_head node; /* in its mapping's list */
 	void *addr;
@@ -160,8 +157,10 @@ struct local_endpoint {
 	uint32_t nr_revoked_told, nr_revoked_heard;
 	struct cds_list_head loans; /* the domain's lock guards it */
 
-	struct local_asking *asking;   /* ask.c's; NULL: no key of the peer's is a pager's */
-	struct local_serving *serving; /* serve.c's; NULL: the peer has no such key of ours */
+	struct local_asking *asking;	     /* ask.c's; NULL: no key of the peer's is a pager's */
+	struct local_serving *serving;	     /* serve.c's; NULL: the peer has no such key of ours */
+	struct local_references *references; /* as `asking` */
+	bool takes_references;		     /* the peer */
 
 	void *mappings;		  /* tree of local_mapping, by key */
 	struct fabric_gate *gate; /* of the windows on the mappings; NULL: there are none */
@@ -205,6 +204,7 @@ struct local_queue {
 	/* serve.c's: transfers with bytes to copy or an answer to give, and endpoints that wait for a
 	 * pager's memory. */
 	struct cds_list_head moving, lacking;
+	struct local_life *life; /* refer.c's; NULL: nobody needs it yet */
 };
 
 #define local_container(pointer, type) caa_container_of(pointer, type, base)

@@ -18,7 +18,7 @@
 
 #include "base/copy.h"
 #include "base/epoch.h"
-#include "fabric/local/local.h"
+#include "fabric/local/references.h"
 
 #define HUGE_PAGE ((size_t)2 << 20) /* as segments ask for them (memory/segment.c) */
 
@@ -194,17 +194,17 @@ int local_mapping_window(struct local_endpoint *endpoint, uint64_t key, struct f
 
 	if (!mapping)
 		return -EAGAIN;
-	if (mapping->is_paged)
-		return -EOPNOTSUPP;
 	if (!endpoint->gate)
 		endpoint->gate = open_gate(endpoint);
 	if (!endpoint->gate)
 		return -ENOMEM;
 	atomic_fetch_add(&endpoint->gate->nr_users, 1);
-	*out = (struct fabric_window){.addr = mapping->addr,
-				      .length = mapping->length,
-				      .access = mapping->access,
-				      .gate = endpoint->gate};
+	*out = (struct fabric_window){
+		.addr = mapping->addr,
+		.pages = mapping->is_paged ? local_references_pages(endpoint->references) : NULL,
+		.length = mapping->length,
+		.access = mapping->access,
+		.gate = endpoint->gate};
 	return 0;
 }
 

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "fabric/local/exchange.h"
-#include "fabric/local/local.h"
+#include "fabric/local/references.h"
 
 #define LOOK_POLLS   128 /* polls between looks at epoll when there is something else             */
 #define READY_EVENTS 32
@@ -173,12 +173,15 @@ static void close_exchange(struct local_endpoint *endpoint)
 {
 	local_serve_close(endpoint);
 	local_ask_close(endpoint);
+	local_references_close(endpoint->references);
+	endpoint->references = NULL;
 }
 
 static const struct local_paged_calls paged_calls = {
 	.take_paged = local_ask_take_paged,
 	.has_room = local_ask_has_room,
 	.begin = local_ask_begin,
+	.find = local_ask_find,
 	.hand_over = local_serve_hand_over,
 	.has_news = has_news,
 	.close = close_exchange,
@@ -215,6 +218,7 @@ void local_queue_close(struct fabric_queue *base)
 {
 	struct local_queue *queue = local_container(base, struct local_queue);
 
+	local_life_close(queue);
 	close(queue->epoll_fd);
 	free(queue);
 }

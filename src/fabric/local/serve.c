@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "fabric/local/exchange.h"
 #include "fabric/local/memory.h"
+#include "fabric/local/references.h"
 
 #define SLICE (UINT64_C(64) << 10)
 
@@ -35,6 +36,8 @@ struct local_served {
 struct local_serving {
 	struct local_exchange *exchange;
 	uint32_t nr_taken, nr_answered;
+	struct local_given *given;
+	uint32_t nr_used;
 	struct cds_list_head lacking; /* in local_queue.lacking, or empty: it waits for memory */
 	struct cds_list_head idle, taken; /* of local_served.node */
 	struct local_served served[LOCAL_DEPTH_MAX];
@@ -113,6 +116,7 @@ void local_serve_close(struct local_endpoint *endpoint)
 	cds_list_for_each_entry_safe (served, next, &serving->taken, node)
 		leave(served);
 	endpoint->serving = NULL;
+	local_given_free(serving->given);
 	local_exchange_unmap(serving->exchange);
 	free(serving);
 }
@@ -120,10 +124,12 @@ void local_serve_close(struct local_endpoint *endpoint)
 /* ---- Answers */
 
 /* There is a place: as many as the ring has are taken at most. */
-static void answer(struct local_endpoint *endpoint, uint32_t number, int status)
+static void answer(struct local_endpoint *endpoint, uint32_t number, int status,
+		   const struct local_page_reference *reference)
 {
 	struct local_serving *serving = endpoint->serving;
 
+	serving->exchange->references[serving->nr_answered % LOCAL_DEPTH_MAX] = *reference;
 	serving->exchange->answers[serving->nr_answered++ % LOCAL_DEPTH_MAX] =
 		(struct local_page_answer){number, local_status_is_good(status) ? status : -EIO};
 	atomic_store_explicit(&serving->exchange->answered, serving->nr_answered,
@@ -186,6 +192,7 @@ static void move_on(struct local_served *served)
 	struct fabric_queue *queue = endpoint->base.queue;
 	struct fabric_pager *pager = served->base.pager;
 	const int status = served->base.status;
+	struct local_page_reference reference;
 
 	take_off(&served->moving);
 	if (has_bytes(served)) {
@@ -197,8 +204,9 @@ static void move_on(struct local_served *served)
 		pager->begin(pager, &served->base);
 		return;
 	}
+	reference = local_refer(endpoint, &endpoint->serving->given, &served->base.reference);
 	leave(served);
-	answer(endpoint, served->number, status);
+	answer(endpoint, served->number, status, &reference);
 }
 
 static bool move_all(struct local_queue *queue)
@@ -298,6 +306,7 @@ static int take(struct local_endpoint *endpoint, const struct asked *asked)
 		.is_write = (ask->flags & LOCAL_ASK_WRITE) != 0,
 		.is_durable = (ask->flags & LOCAL_ASK_DURABLE) != 0,
 		.is_checked = (ask->flags & LOCAL_ASK_CHECKED) != 0,
+		.takes_reference = endpoint->takes_references,
 		.ended = note_ended,
 	};
 	served->bytes = serving->exchange->bytes + (size_t)ask->page * LOCAL_PAGE;
@@ -309,12 +318,28 @@ static int take(struct local_endpoint *endpoint, const struct asked *asked)
 		return TAKE_LACKS;
 	serving->nr_taken++;
 	if (ret != 0 || ask->length == 0) {
-		answer(endpoint, ask->number, ret);
+		answer(endpoint, ask->number, ret, &(struct local_page_reference){0});
 		return TAKE_DONE;
 	}
 	cds_list_move(&served->node, &serving->taken);
 	begin(served);
 	return TAKE_DONE;
+}
+
+/* Tells a pager what the peer has read by itself since the last look, or the last of that. */
+static void take_used(struct local_serving *serving, struct fabric_pager *pager)
+{
+	const uint32_t nr = atomic_load_explicit(&serving->exchange->nr_used, memory_order_relaxed);
+	uint32_t i =
+		nr - serving->nr_used > LOCAL_USED_MAX ? nr - LOCAL_USED_MAX : serving->nr_used;
+
+	for (; i != nr; i++) {
+		const uint64_t used = atomic_load_explicit(
+			&serving->exchange->used[i % LOCAL_USED_MAX], memory_order_relaxed);
+
+		pager->used(pager, (uint32_t)(used >> 32), (uint32_t)used);
+	}
+	serving->nr_used = nr;
 }
 
 static int take_next(struct local_endpoint *endpoint)
@@ -329,7 +354,11 @@ static int take_next(struct local_endpoint *endpoint)
 			    &serving->exchange->asks[serving->nr_taken % LOCAL_DEPTH_MAX],
 			    sizeof(asked.ask) / sizeof(uint64_t));
 	problem = check(endpoint, &asked);
-	return problem ? end_wrong(endpoint, problem) : take(endpoint, &asked);
+	if (problem)
+		return end_wrong(endpoint, problem);
+	if (asked.pager->used)
+		take_used(serving, asked.pager);
+	return take(endpoint, &asked);
 }
 
 static uint32_t nr_news(const struct local_serving *serving)

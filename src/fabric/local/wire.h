@@ -31,7 +31,7 @@ _Static_assert(offsetof(struct local_hello, private_data) == LOCAL_HELLO_HEAD, "
 
 enum local_message_type {
 	LOCAL_WELCOME = 1, /* comes with the link's descriptor; length: the link's */
-	LOCAL_ASK,	   /* asks for the memory behind `key` */
+	LOCAL_ASK,	   /* asks for the memory behind `key`; access: LOCAL_TAKES_REFERENCES */
 	LOCAL_LEND,	   /* the answer: `length` bytes, for `access`, with their descriptor */
 	LOCAL_REVOKE,	   /* `key` has ended: unmap its memory */
 	LOCAL_WAKE,	   /* the link has changed since its reader went to sleep */
@@ -39,7 +39,12 @@ enum local_message_type {
 	 * of its exchange (exchange.h). It was added last: only those who ask for keys of paged memory
 	 * hear it. */
 	LOCAL_PAGED,
+	/* With descriptors, to those alone who take references (references.h). A page says whether this
+	 * end lives; slab `key` comes in the place of an earlier one. */
+	LOCAL_LIFE,
+	LOCAL_SLAB,
 };
+#define LOCAL_TAKES_REFERENCES 0x80U /* earlier versions do not look at it */
 
 struct local_message {
 	uint32_t magic;

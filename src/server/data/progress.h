@@ -25,7 +25,7 @@ struct connection;
 struct progress_work {
 	uint64_t session;
 	unsigned nr_under_way; /* the engine counts what keeps the connection from being over */
-	void *guest;	       /* the engine's own */
+	void *guest, *given;   /* the engine's own */
 };
 /* Returns that of a connection: its endpoint's owner (struct fabric_paged). */
 struct progress_work *progress_work(void *owner);

@@ -13,13 +13,13 @@
 #include "base/slow.h"
 #include "server/stores/pager_private.h"
 
-int pages_open(struct pages *pages, uint64_t cache_bytes)
+int pages_open(struct pages *pages, uint64_t cache_bytes, bool is_shared)
 {
 	int ret;
 
 	CDS_INIT_LIST_HEAD(&pages->spare);
 	pages_merge_open(pages);
-	ret = pages_cache_open(pages, cache_bytes);
+	ret = pages_cache_open(pages, cache_bytes, is_shared);
 	return ret == 0 ? stage_open(&pages->stage, PAGES_BYTES) : ret;
 }
 
@@ -38,7 +38,9 @@ void pages_close(struct pages *pages)
 
 void pages_left(void *context, struct progress_work *work)
 {
-	(void)context;
+	struct store *store = context;
+
+	pages_forget_given(&store->pages, work);
 	if (work->guest)
 		stage_leave(work->guest);
 	work->guest = NULL;
@@ -138,8 +140,10 @@ static uint64_t layer_bytes(const struct fabric_paged *paged)
 }
 
 /* The reply goes out of the frame itself. */
-static int take_pinned(struct page_io *io, const struct fabric_paged *paged)
+static int take_pinned(struct page_io *io, struct fabric_paged *paged)
 {
+	if (paged->takes_reference)
+		pages_refer(&io->extent->store->pages, io->work, io->pinned, &paged->reference);
 	io->buffer = NULL;
 	io->own = NULL;
 	io->iov = (struct iovec){io->pinned->bytes + paged->offset % FTL_BLOCK, paged->length};
@@ -342,7 +346,7 @@ static void page_begin(struct fabric_pager *pager, struct fabric_paged *paged)
 
 void pages_begin(struct store_extent *extent)
 {
-	extent->pager = (struct fabric_pager){page_take, page_begin, page_leave};
+	extent->pager = (struct fabric_pager){page_take, page_begin, page_leave, pages_used};
 }
 
 /* ---- Syncs */

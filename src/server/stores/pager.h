@@ -9,7 +9,8 @@
  * take what they asked for hold up nobody else.
  *
  * Short reads go through the cache (cache.h), if there is one; a reply of one block goes out of the
- * cache's frame. All that changes a block has a change stand around it.
+ * cache's frame. All that changes a block has a change stand around it. The cache's memory is in slabs, each of one
+ * namespace (pager_slabs.c). Clients of this machine may map these, and read a page again without us.
  *
  * A transfer's memory stays here until the device is done with it, also when its connection has
  * ended. Otherwise a late read would land in what another session is sent.
@@ -33,22 +34,27 @@ struct store_extent;
 
 struct pages {
 	struct stage stage;
-	struct cds_list_head spare; /* struct page_io */
-	struct cache *cache;	    /* NULL: nothing is kept */
-	void *frames;		    /* of it, so many bytes: */
-	uint64_t frames_bytes;
-	bool is_reserved;			     /* in huge pages that nobody else could have */
-	bool owes_memory;			     /* of frames behind the cache's limit */
-	uint64_t pressed_at;			     /* on clock_ns(): when the limit was changed */
-	struct cds_list_head spare_fills;	     /* struct page_fill */
+	struct cds_list_head spare;	  /* struct page_io */
+	struct cache *cache;		  /* NULL: nothing is kept */
+	struct page_slab *slabs;	  /* of the cache */
+	uint32_t nr_slabs, limit;	  /* of them, so many may have memory */
+	uint32_t nr_backed;		  /* and have some */
+	uint32_t nr_left;		  /* a client has left, that had them */
+	uint64_t last_slab;		  /* the number of the last one */
+	uint64_t nr_referred;		  /* reads of clients that found a page by themselves */
+	bool has_failed;		  /* the device */
+	bool is_shared;			  /* clients of this machine may be given slabs */
+	struct cds_list_head shares;	  /* struct page_share: of the namespaces */
+	uint64_t pressed_at;		  /* on clock_ns(): when the limit was changed */
+	struct cds_list_head spare_fills; /* struct page_fill */
 	struct cds_list_head merging[PAGES_BUCKETS]; /* struct page_block */
 	struct cds_list_head spare_blocks, spare_batches;
 	uint64_t nr_merged; /* writes that went along with another one's put */
 };
 
-/* Keeps pages in `cache_bytes`, rounded down to a multiple of SEGMENT_MIN; 0: keeps none. Errors are
- * those of stage_open() and segment_map(). */
-int pages_open(struct pages *pages, uint64_t cache_bytes);
+/* Keeps pages in up to `cache_bytes`, rounded down to a multiple of SEGMENT_MIN; 0: keeps none. Errors are
+ * those of stage_open() and segment_fits(). */
+int pages_open(struct pages *pages, uint64_t cache_bytes, bool is_shared);
 /* Nothing may be under way. */
 void pages_close(struct pages *pages);
 
@@ -58,8 +64,13 @@ void pages_press(struct pages *pages, uint64_t now);
  * machine was not short of it for a minute. */
 void pages_ease(struct pages *pages, uint64_t now);
 
-/* Makes the extent's pager. */
+/* Makes the extent's pager. Any thread may. */
 void pages_begin(struct store_extent *extent);
+/* The extent is there from now on, and goes. On the thread. */
+void pages_enter(struct store_extent *extent);
+void pages_leave(struct store_extent *extent);
+/* The device is beyond use: what is kept counts no more. */
+void pages_fail(struct pages *pages);
 /* The connection is over. */
 void pages_left(void *context, struct progress_work *work);
 

@@ -7,14 +7,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/error.h"
 #include "memory/segment.h"
 #include "server/stores/pager_private.h"
 
 #define NOT_TOLD 1
-#define EASE_NS	 UINT64_C(60000000000) /* without pressure, until it takes more memory again */
 
 struct page_fill {
 	struct cds_list_head node; /* of the spare ones */
@@ -28,10 +26,9 @@ struct page_fill {
 	int results[PAGES_NR_BLOCKS]; /* of each block; NOT_TOLD: that of the whole */
 };
 
-int pages_cache_open(struct pages *pages, uint64_t bytes)
+int pages_cache_open(struct pages *pages, uint64_t bytes, bool is_shared)
 {
 	const uint64_t whole = bytes / SEGMENT_MIN * SEGMENT_MIN;
-	enum segment_backing backing;
 	int ret;
 
 	CDS_INIT_LIST_HEAD(&pages->spare_fills);
@@ -41,13 +38,14 @@ int pages_cache_open(struct pages *pages, uint64_t bytes)
 		return error_fail(-EINVAL,
 				  "keep pages of a store: %llu GiB is more than can be counted",
 				  (unsigned long long)whole >> 30);
-	ret = segment_map(whole, 0, &pages->frames, &backing);
+	ret = segment_fits(whole);
 	if (ret != 0)
 		return error_fail(ret, "keep pages of a store: %s; give --cache less",
 				  error_last_line());
-	pages->frames_bytes = whole;
-	pages->is_reserved = backing == SEGMENT_HUGETLB;
-	ret = cache_open(pages->frames, (uint32_t)(whole / CACHE_BLOCK), &pages->cache);
+	ret = pages_slabs_open(pages, whole, is_shared);
+	if (ret != 0)
+		return ret;
+	ret = cache_open_slabs(pages->nr_slabs, FABRIC_SLAB_PAGES, &pages->cache);
 	return ret == 0 ? 0 : error_code(ret);
 }
 
@@ -55,58 +53,12 @@ void pages_cache_close(struct pages *pages)
 {
 	struct page_fill *fill, *next;
 
-	if (!pages->frames)
+	if (!pages->slabs)
 		return;
 	cds_list_for_each_entry_safe (fill, next, &pages->spare_fills, node)
 		free(fill);
 	cache_close(pages->cache);
-	segment_unmap(pages->frames, pages->frames_bytes);
-}
-
-/* ---- Memory that others need */
-
-static uint32_t limit_of(const struct pages *pages)
-{
-	struct cache_stat stat;
-
-	cache_stat(pages->cache, &stat);
-	return stat.nr_frames;
-}
-
-static void give_memory(struct pages *pages)
-{
-	const uint64_t kept = (uint64_t)limit_of(pages) * CACHE_BLOCK;
-
-	pages->owes_memory = cache_nr_beyond(pages->cache) > 0;
-	if (!pages->owes_memory && kept < pages->frames_bytes)
-		madvise((char *)pages->frames + kept, pages->frames_bytes - kept, MADV_DONTNEED);
-}
-
-void pages_press(struct pages *pages, uint64_t now)
-{
-	const uint32_t unit = SEGMENT_MIN / CACHE_BLOCK;
-	uint32_t limit;
-
-	if (!pages->cache || pages->is_reserved)
-		return;
-	limit = limit_of(pages) / 2 / unit * unit;
-	pages->pressed_at = now;
-	cache_limit(pages->cache, limit > unit ? limit : unit);
-	give_memory(pages);
-}
-
-void pages_ease(struct pages *pages, uint64_t now)
-{
-	const uint32_t all = (uint32_t)(pages->frames_bytes / CACHE_BLOCK);
-
-	if (!pages->cache)
-		return;
-	if (pages->owes_memory)
-		give_memory(pages);
-	if (limit_of(pages) == all || now - pages->pressed_at < EASE_NS)
-		return;
-	pages->pressed_at = now;
-	cache_limit(pages->cache, limit_of(pages) < all / 2 ? limit_of(pages) * 2 : all);
+	pages_slabs_close(pages);
 }
 
 /* ---- A transfer's blocks */
@@ -252,6 +204,18 @@ struct cache_frame *pages_pin(const struct store_extent *extent, const struct fa
 			 (uint32_t)(paged->offset / FTL_BLOCK));
 }
 
+static enum cache_answer ask(const struct store_extent *extent, uint32_t block,
+			     struct cache_frame **out)
+{
+	struct pages *pages = &extent->store->pages;
+	const uint64_t range = store_extent_cached(extent);
+	const bool has_room =
+		cache_has(pages->cache, range, block) || pages_make_room(pages, extent->share);
+
+	return cache_ask_for(pages->cache, has_room ? extent->share->cached : NULL, range, block,
+			     out);
+}
+
 uint64_t pages_read_cached(struct page_io *io)
 {
 	const struct store_extent *extent = io->extent;
@@ -263,13 +227,12 @@ uint64_t pages_read_cached(struct page_io *io)
 	unsigned nr, i;
 
 	io->skip = io->paged->offset % FTL_BLOCK;
-	if (!store->pages.cache || io->paged->length > PAGES_CACHED_MAX)
+	if (!extent->share || io->paged->length > PAGES_CACHED_MAX)
 		return 0;
 	store->is_count_due = true;
 	nr = (unsigned)((io->skip + io->iov.iov_len + FTL_BLOCK - 1) / FTL_BLOCK);
 	for (i = 0; i < nr; i++) {
-		answer = cache_ask(store->pages.cache, store_extent_cached(extent),
-				   (uint32_t)(first + i), &frame);
+		answer = ask(extent, (uint32_t)(first + i), &frame);
 		if (fill && answer != CACHE_MISS) {
 			begin_fill(fill, extent);
 			fill = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Shared by pager.c (transfers), pager_cached.c (reads through the cache) and pager_merged.c (writes
- * of parts of blocks). */
+/* Shared by pager.c (transfers), pager_cached.c (reads through the cache), pager_slabs.c (the cache's memory) and
+ * pager_merged.c (writes of parts of blocks). */
 #ifndef SERVER_PAGER_PRIVATE_H
 #define SERVER_PAGER_PRIVATE_H
 
@@ -78,9 +78,34 @@ static inline void page_part_ended(struct page_io *io, int result)
 		io->finish(io);
 }
 
+/* ---- pager_slabs.c */
+
+/* The pages of a namespace. */
+struct page_share {
+	struct cds_list_head node;
+	uint64_t namespace;
+	uint32_t nr_extents;
+	struct cache_share *cached;
+	uint32_t
+		nr_lacks; /* misses since it last got a slab, or asked for one, when there was no memory */
+	uint64_t uses_before; /* when somebody last looked who uses his slabs least */
+};
+
+int pages_slabs_open(struct pages *pages, uint64_t bytes, bool is_shared);
+/* The cache is closed. */
+void pages_slabs_close(struct pages *pages);
+/* Call it before a read that misses. False: there is no frame for its block yet. */
+bool pages_make_room(struct pages *pages, struct page_share *share);
+/* Says where a frame is, for a client of this connection. */
+void pages_refer(struct pages *pages, struct progress_work *work, const struct cache_frame *frame,
+		 struct fabric_reference *out);
+void pages_used(struct fabric_pager *pager, uint32_t place, uint32_t generation);
+/* The connection is over. */
+void pages_forget_given(struct pages *pages, struct progress_work *work);
+
 /* ---- pager_cached.c */
 
-int pages_cache_open(struct pages *pages, uint64_t bytes);
+int pages_cache_open(struct pages *pages, uint64_t bytes, bool is_shared);
 void pages_cache_close(struct pages *pages);
 /* Pins the frame out of which a read can be answered; NULL: none can. */
 struct cache_frame *pages_pin(const struct store_extent *extent, const struct fabric_paged *paged);

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "flash/device/uring.h"
+#include "memory/segment.h"
 #include "server/stores/store_private.h"
 
 #define COUNT_NS UINT64_C(200000000) /* between looks at the layer's numbers */
@@ -250,9 +251,19 @@ static int open_fabrics(struct store *store)
 	return domains_open(store->fabrics, store->fabrics[1] ? 2 : 1, &store->domains);
 }
 
+/* Pages that clients of this machine may map take descriptors, which connections want, too. */
+static bool can_show_pages(const struct store *store)
+{
+	const uint64_t nr = store->options.cache_bytes / SEGMENT_MIN;
+	const uint32_t max = store->options.nr_descriptors_max;
+
+	return store->options.near_transport && nr <= FABRIC_SLABS_MAX &&
+	       (max == 0 || nr <= max / 4);
+}
+
 static int open_parts(struct store *store)
 {
-	int ret = pages_open(&store->pages, store->options.cache_bytes);
+	int ret = pages_open(&store->pages, store->options.cache_bytes, can_show_pages(store));
 
 	if (ret == 0)
 		ret = open_fabrics(store);

@@ -31,7 +31,7 @@ void store_drop_extents(struct store *store)
 		store_extent_end_keys(extent);
 		store_extent_leave(extent);
 		tell_removed(extent, -ECANCELED);
-		free(extent);
+		store_extent_free(extent);
 	}
 }
 
@@ -164,7 +164,7 @@ static void on_created(struct space_request *request)
 	else
 		take_made(reservation, request->id);
 	if (result != 0 && !store->is_gone)
-		free(extent);
+		store_extent_free(extent);
 	free(reservation);
 	store_listings_go_on(store);
 }
@@ -189,7 +189,7 @@ static void run_reservation(void *argument)
 		return;
 	}
 	reservation_answer(reservation, fail_reservation(reservation, ret, error_last_line()));
-	free(extent);
+	store_extent_free(extent);
 	free(reservation);
 }
 
@@ -461,7 +461,7 @@ static void on_removed(struct space_request *request)
 	}
 	store_extent_leave(extent);
 	tell_removed(extent, 0);
-	free(extent);
+	store_extent_free(extent);
 	store_count(store);
 	store->options.changed(store->options.context);
 }

@@ -9,7 +9,7 @@
  *   store_table.c       which extents there are, and their changes
  *   store_trims.c       what is given back
  *   pager.c             the transfers of clients; pager_cached.c: reads through the cache;
- *                       pager_merged.c: writes of parts of blocks
+ *                       pager_slabs.c: its memory; pager_merged.c: writes of parts of blocks
  *   cache.c             which blocks are in memory
  *   store_records.c     what it writes about itself
  *   store_device.c      the device and its layer, made and opened
@@ -64,6 +64,7 @@ struct store_extent {
 	struct cds_list_head node; /* in the store's list */
 	struct store *store;
 	struct fabric_pager pager; /* of its bytes */
+	struct page_share *share;  /* NULL: nothing of it is kept */
 	uint64_t number;
 	uint64_t namespace;
 	uint64_t length; /* bytes */
@@ -226,6 +227,7 @@ int store_find_extents(struct store *store);
 /* Makes an extent that is in no table yet. NULL: there is no memory. */
 struct store_extent *store_extent_new(struct store *store, uint64_t namespace, uint64_t number,
 				      uint64_t length);
+void store_extent_free(struct store_extent *extent);
 void store_extent_enter(struct store_extent *extent);
 void store_extent_leave(struct store_extent *extent);
 void store_extent_set_state(struct store_extent *extent, enum store_extent_state state);

@@ -38,11 +38,18 @@ struct store_extent *store_extent_new(struct store *store, uint64_t namespace, u
 	return extent;
 }
 
+void store_extent_free(struct store_extent *extent)
+{
+	pages_leave(extent);
+	free(extent);
+}
+
 void store_extent_enter(struct store_extent *extent)
 {
 	struct store *store = extent->store;
 
 	extent->life = ++store->nr_lives;
+	pages_enter(extent);
 	pthread_mutex_lock(&store->lock);
 	cds_list_add_tail(&extent->node, &store->extents);
 	store->nr_extents++;
@@ -162,7 +169,7 @@ static void forget_change(struct store_work *work)
 	struct store_extent *extent = caa_container_of(work, struct store_extent, work);
 
 	if (extent->is_being_made)
-		free(extent);
+		store_extent_free(extent);
 }
 
 int store_extent_change(struct store_extent *extent,

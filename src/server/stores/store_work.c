@@ -65,6 +65,7 @@ void store_fail(struct store *store, int code)
 		  "server opens it again",
 		  store->path, afar_strerror(code));
 	store->is_gone = true;
+	pages_fail(&store->pages);
 	pthread_mutex_lock(&store->lock);
 	store->stat.failure = code;
 	pthread_mutex_unlock(&store->lock);
@@ -120,11 +121,12 @@ static struct store_work_stat work_of(const struct store *store, const struct ft
 	if (store->pages.cache)
 		cache_stat(store->pages.cache, &cache);
 	return (struct store_work_stat){
-		.nr_hits = cache.nr_hits,
+		/* Clients tell of some that they had by themselves. */
+		.nr_hits = cache.nr_hits + store->pages.nr_referred,
 		.nr_misses = cache.nr_misses,
 		.nr_shared = cache.nr_shared,
 		.nr_past = cache.nr_past,
-		.cache_bytes = (uint64_t)cache.nr_frames * CACHE_BLOCK,
+		.cache_bytes = (uint64_t)store->pages.limit * SEGMENT_MIN,
 		.cached_bytes = (uint64_t)cache.nr_used * CACHE_BLOCK,
 		.nr_merged = store->pages.nr_merged,
 		.device_reads = stat->device_reads,

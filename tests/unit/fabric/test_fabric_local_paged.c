@@ -541,7 +541,10 @@ static void is_no_memory(void **state)
 	connected = open_pair(world, &accepted);
 	expect_done(transfer(world, connected, READ, word, sizeof(word), 0));
 	assert_int_equal(fabric_prepare(connected, world->paged.key), 0);
-	assert_int_equal(fabric_window(connected, world->paged.key, &window), -EOPNOTSUPP);
+	assert_int_equal(fabric_window(connected, world->paged.key, &window), 0);
+	assert_null(window.addr);
+	assert_false(window.pages->read(window.pages, world->paged.key, 0, word, sizeof(word)));
+	fabric_gate_drop(window.gate);
 	assert_int_equal(fabric_attach(connected, world->paged.key, 0, 4096, false, word), -EINVAL);
 	close_pair(connected, accepted);
 	/* Nor is other memory a pager's. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The table of a store's pages. Random walks go through all orders of reads, fills, pins and changes.
- * The layer below is a table of versions. Walks whose caller breaks a rule must be noticed.
+ * The layer below is a table of versions, and readers look
+ * at pages by their guards. Walks whose caller breaks a rule must be noticed.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -22,7 +23,10 @@
 #define NR_RANGES  2U
 #define NR_BLOCKS  4U /* of each */
 #define NR_FRAMES  8U
-#define NR_FLIGHTS 6U /* fills, pins and changes under way: of each */
+#define NR_SLABS   4U
+#define SLAB	   (NR_FRAMES / NR_SLABS) /* frames */
+#define NR_SEEN	   8U			  /* references that readers remember */
+#define NR_FLIGHTS 6U			  /* fills, pins and changes under way: of each */
 #define NR_WAITS   64U
 #define NR_STEPS   400U
 
@@ -50,6 +54,21 @@ struct pin {
 	struct content content;
 };
 
+/* Somebody knows where a page is, and may read it without the table. */
+struct seen {
+	const struct cache_frame *frame; /* NULL: none */
+	const struct page_guard *guard;
+	const char *bytes;
+	uint64_t generation;
+	struct content content;
+};
+
+/* Memory of a slab is another place's when it has moved. */
+struct memory {
+	char bytes[SLAB * CACHE_BLOCK];
+	struct page_guard guards[SLAB];
+};
+
 struct change {
 	struct cache_change change;
 	bool is_there, is_applied, is_life;
@@ -61,11 +80,13 @@ enum rule { RULES_KEPT, BEGUN_LATE, ENDED_EARLY, NEVER_BEGUN, NR_RULES };
 
 static struct walk {
 	struct cache *cache;
-	char *memory;
+	struct cache_share *shares[NR_RANGES];
+	struct memory *memory;		  /* twice what the slabs need */
+	struct memory *of_slab[NR_SLABS]; /* NULL: none */
 	uint64_t random;
 	enum rule broken;
 	const char *found; /* what is wrong */
-	unsigned limit;
+	struct seen seen[NR_SEEN];
 	struct {
 		uint64_t life, now[NR_BLOCKS], ended[NR_BLOCKS];
 	} ranges[NR_RANGES];
@@ -154,6 +175,30 @@ static bool is_shareable(unsigned range, unsigned block)
 	return false;
 }
 
+static void see(const struct cache_frame *frame, struct content content)
+{
+	walk.seen[dice(NR_SEEN)] =
+		(struct seen){frame, frame->guard, frame->bytes, frame->generation, content};
+}
+
+/* A guard shows the page that it has shown, and no change of that has ended. */
+static void check_seen(void)
+{
+	for (unsigned i = 0; i < NR_SEEN; i++) {
+		struct seen *seen = &walk.seen[i];
+		struct content found;
+
+		if (!seen->frame || !page_guard_begin(seen->guard, seen->generation))
+			continue;
+		memcpy(&found, seen->bytes, sizeof(found));
+		check(found.range == seen->content.range && found.block == seen->content.block &&
+			      found.version == seen->content.version,
+		      "a page that is shown has changed");
+		check(found.version >= walk.ranges[found.range].ended[found.block],
+		      "a page is shown that was changed");
+	}
+}
+
 static void step_ask(unsigned range, unsigned block)
 {
 	struct fill *place = place_for_fill();
@@ -162,9 +207,10 @@ static void step_ask(unsigned range, unsigned block)
 
 	if (!place || !has_place_for_reader())
 		return;
-	switch (cache_ask(walk.cache, range_of(range), block, &frame)) {
+	switch (cache_ask_for(walk.cache, walk.shares[range], range_of(range), block, &frame)) {
 	case CACHE_HIT:
 		check(has(frame, content_of(range, block)), "a hit is not what the layer has");
+		see(frame, content_of(range, block));
 		break;
 	case CACHE_WAIT:
 		check(is_shared, "it waits for a read that nobody has begun, or that is doomed");
@@ -321,26 +367,86 @@ static void step_change(struct change *change)
 		change_end(change);
 }
 
-/* ---- The limit */
+/* ---- Slabs */
 
-static void step_limit(unsigned limit)
+static struct memory *spare_memory(void)
 {
-	walk.limit = limit;
-	cache_limit(walk.cache, limit);
+	unsigned i = 0;
+
+	for (unsigned slab = 0; slab < NR_SLABS; slab++) {
+		if (walk.of_slab[slab] == &walk.memory[i]) {
+			i++;
+			slab = UINT32_MAX;
+		}
+	}
+	return &walk.memory[i];
+}
+
+static bool is_in(const struct cache_frame *frame, const struct memory *memory)
+{
+	return frame->bytes >= memory->bytes &&
+	       frame->bytes < memory->bytes + sizeof(memory->bytes);
+}
+
+/* The memory becomes another's. */
+static void give_away(unsigned slab)
+{
+	struct memory *memory = walk.of_slab[slab];
+
+	if (!memory || !cache_is_recalled(walk.cache, slab))
+		return;
+	check_seen();
+	memset(memory->bytes, 0xdd, sizeof(memory->bytes));
+	walk.of_slab[slab] = NULL;
+}
+
+static void lend(unsigned slab, unsigned share)
+{
+	if (walk.of_slab[slab])
+		return;
+	walk.of_slab[slab] = spare_memory();
+	cache_lend(walk.cache, slab, walk.shares[share], walk.of_slab[slab]->bytes,
+		   walk.of_slab[slab]->guards);
+}
+
+static void recall(unsigned slab)
+{
+	cache_recall(walk.cache, slab);
 	for (unsigned i = 0; i < NR_FLIGHTS; i++) {
 		struct fill *fill = &walk.fills[i];
 
-		if (fill->frame && fill->frame->bytes >= walk.memory + limit * CACHE_BLOCK)
+		if (fill->frame && walk.of_slab[slab] && is_in(fill->frame, walk.of_slab[slab]))
 			fill->is_overtaken = true;
 	}
+	check(!cache_slab_share(walk.cache, slab), "a slab that is taken back is a share's");
 }
 
-/* The memory of frames that nobody uses becomes another's. */
-static void give_away(void)
+/* Nothing is read into the memory that it had. */
+static void move(unsigned slab)
 {
-	if (cache_nr_beyond(walk.cache) == 0)
-		memset(walk.memory + walk.limit * CACHE_BLOCK, 0xdd,
-		       (NR_FRAMES - walk.limit) * CACHE_BLOCK);
+	struct memory *old = walk.of_slab[slab], *new = spare_memory();
+
+	if (!old || !cache_slab_share(walk.cache, slab) || !cache_may_move(walk.cache, slab))
+		return;
+	cache_move(walk.cache, slab, new->bytes, new->guards);
+	check_seen();
+	walk.of_slab[slab] = new;
+	memset(old->bytes, 0xcc, sizeof(old->bytes));
+}
+
+static void step_slab(unsigned slab)
+{
+	give_away(slab);
+	switch (dice(4)) {
+	case 0:
+		recall(slab);
+		break;
+	case 1:
+		move(slab);
+		break;
+	default:
+		lend(slab, dice(NR_RANGES));
+	}
 }
 
 /* ---- Walks */
@@ -365,17 +471,21 @@ static void check_quiet(void)
 	struct cache_stat before, after;
 	struct cache_frame *frame;
 
-	check(cache_nr_beyond(walk.cache) == 0, "a frame behind the limit is in use");
-	give_away();
-	step_limit(NR_FRAMES);
+	for (unsigned i = 0; i < NR_SLABS; i++) {
+		recall(i);
+		check(cache_is_recalled(walk.cache, i), "a frame that is taken back is in use");
+		give_away(i);
+	}
+	for (unsigned i = 0; i < NR_SLABS; i++)
+		lend(i, i % NR_RANGES);
 	for (unsigned i = 0; i < NR_RANGES * NR_BLOCKS; i++) {
 		step_ask(i / NR_BLOCKS, i % NR_BLOCKS);
 		end_all();
 	}
 	cache_stat(walk.cache, &before);
 	for (unsigned i = 0; i < NR_RANGES * NR_BLOCKS; i++) {
-		check(cache_ask(walk.cache, range_of(i / NR_BLOCKS), i % NR_BLOCKS, &frame) ==
-			      CACHE_HIT,
+		check(cache_ask_for(walk.cache, walk.shares[i / NR_BLOCKS], range_of(i / NR_BLOCKS),
+				    i % NR_BLOCKS, &frame) == CACHE_HIT,
 		      "a block is not kept, although there is a frame for each");
 	}
 	cache_stat(walk.cache, &after);
@@ -388,18 +498,24 @@ static const char *walk_once(uint64_t seed, enum rule broken)
 	memset(&walk, 0, sizeof(walk));
 	walk.random = seed * 2 + 1;
 	walk.broken = broken;
-	walk.memory = malloc(NR_FRAMES * CACHE_BLOCK);
+	walk.memory = aligned_alloc(64, 2 * NR_SLABS * sizeof(*walk.memory));
 	assert_non_null(walk.memory);
-	assert_int_equal(cache_open(walk.memory, NR_FRAMES, &walk.cache), 0);
-	walk.limit = NR_FRAMES;
+	memset(walk.memory, 0, 2 * NR_SLABS * sizeof(*walk.memory));
+	assert_int_equal(cache_open_slabs(NR_SLABS, SLAB, &walk.cache), 0);
+	for (unsigned i = 0; i < NR_RANGES; i++) {
+		walk.shares[i] = cache_share_open();
+		assert_non_null(walk.shares[i]);
+	}
+	for (unsigned i = 0; i < NR_SLABS; i++)
+		lend(i, i % NR_RANGES);
 	for (unsigned i = 0; i < 8; i++)
 		dice(2);
 	for (unsigned i = 0; i < NR_STEPS && !walk.found; i++) {
 		const unsigned which = dice(NR_FLIGHTS);
 
 		if (dice(24) == 0)
-			step_limit(1 + dice(NR_FRAMES));
-		give_away();
+			step_slab(dice(NR_SLABS));
+		check_seen();
 		switch (dice(5)) {
 		case 0:
 			step_change(&walk.changes[which]);
@@ -419,6 +535,8 @@ static const char *walk_once(uint64_t seed, enum rule broken)
 		check_quiet();
 	}
 	cache_close(walk.cache);
+	for (unsigned i = 0; i < NR_RANGES; i++)
+		free(walk.shares[i]);
 	free(walk.memory);
 	return walk.found;
 }
