@@ -588,14 +588,20 @@ static bool is_idle(const struct cache_frame *frame)
 	return frame->state == CACHE_EMPTY || (frame->state == CACHE_VALID && frame->nr_pins == 0);
 }
 
-bool cache_move(struct cache *cache, uint32_t number, char *memory, struct page_guard *guards)
+bool cache_may_move(const struct cache *cache, uint32_t number)
+{
+	const struct cache_frame *frames = &cache->frames[(size_t)number * cache->slab_frames];
+	uint32_t i = 0;
+
+	while (i < cache->slab_frames && is_idle(&frames[i]))
+		i++;
+	return i == cache->slab_frames;
+}
+
+void cache_move(struct cache *cache, uint32_t number, char *memory, struct page_guard *guards)
 {
 	struct cache_frame *frames = &cache->frames[(size_t)number * cache->slab_frames];
 
-	for (uint32_t i = 0; i < cache->slab_frames; i++) {
-		if (!is_idle(&frames[i]))
-			return false;
-	}
 	for (uint32_t i = 0; i < cache->slab_frames; i++) {
 		char *to = memory + (size_t)i * CACHE_BLOCK;
 
@@ -609,7 +615,6 @@ bool cache_move(struct cache *cache, uint32_t number, char *memory, struct page_
 		if (frames[i].state == CACHE_VALID)
 			show(cache, &frames[i]);
 	}
-	return true;
 }
 
 uint32_t cache_slab_used(const struct cache *cache, uint32_t number)

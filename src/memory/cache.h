@@ -109,8 +109,9 @@ void cache_lend(struct cache *cache, uint32_t slab, struct cache_share *share, c
  * from them end. When it has ended, nobody uses the memory. */
 void cache_recall(struct cache *cache, uint32_t slab);
 bool cache_is_recalled(const struct cache *cache, uint32_t slab);
-/* Moves its blocks to other memory, with new generations. False, and nothing is done: some frame has pins or is FILLING. */
-bool cache_move(struct cache *cache, uint32_t slab, char *memory, struct page_guard *guards);
+/* Moves its blocks to other memory, with new generations, if no frame has pins or is FILLING. */
+bool cache_may_move(const struct cache *cache, uint32_t slab);
+void cache_move(struct cache *cache, uint32_t slab, char *memory, struct page_guard *guards);
 /* How many of its frames hold a block, or will. */
 uint32_t cache_slab_used(const struct cache *cache, uint32_t slab);
 /* The share of a slab. NULL: it is nobody's, or is being taken back. */

@@ -3,7 +3,6 @@
  * reference is memory of the same server. Both walk over 1 MiB in steps of 4 KiB. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "cache.h"
@@ -138,13 +137,10 @@ static int setup(void **state)
 	stage->cluster.cache = CACHE_SIZE;
 	stage->cluster.scrub = "0";
 	stage->cluster.is_near = true;
-	stage->to = aligned_alloc(CACHE_PAGE, WALK_BYTES);
-	ret = stage->to ? 0 : bench_fail(-ENOMEM, "no memory for the suite");
-	if (!ret)
-		memset(stage->to, 1, WALK_BYTES);
-	if (!ret)
-		ret = tier_cluster_start(&stage->cluster, CACHE_FILE_BYTES, false,
-					 CACHE_MEMORY_BYTES);
+	stage->to = calloc(1, WALK_BYTES);
+	ret = stage->to ? tier_cluster_start(&stage->cluster, CACHE_FILE_BYTES, false,
+					     CACHE_MEMORY_BYTES)
+			: bench_fail(-ENOMEM, "no memory for the suite");
 	if (!ret)
 		ret = open_side(stage, AFAR_TIER_FLASH, &stage->flash, &stage->flash_queue);
 	if (!ret)

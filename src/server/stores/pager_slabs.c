@@ -22,12 +22,14 @@
 #include "memory/segment.h"
 #include "server/stores/pager_private.h"
 
-#define EASE_NS UINT64_C(60000000000) /* without pressure, until it takes more memory again */
+#define WAITS_MAX 64U
+#define EASE_NS	  UINT64_C(60000000000) /* without pressure, until it takes more memory again */
 
 struct page_slab {
 	char *memory; /* NULL: it has none */
 	uint64_t number;
-	bool is_left; /* by a client that had it */
+	bool is_left;	   /* by a client that had it */
+	uint32_t nr_waits; /* reads that found it busy then */
 };
 
 _Static_assert(FABRIC_PAGE == CACHE_BLOCK && FABRIC_SLAB_PAGES * CACHE_BLOCK == SEGMENT_MIN,
@@ -182,12 +184,6 @@ static uint32_t find_emptiest(const struct pages *pages, const struct cache_shar
 	return found;
 }
 
-static void recall_one(struct pages *pages, const struct page_share *share)
-{
-	cache_recall(pages->cache, find_emptiest(pages, share->cached));
-	sweep(pages);
-}
-
 /* A share has missed often: takes a slab of one that uses its own less. */
 static void take_from_another(struct pages *pages, const struct page_share *share)
 {
@@ -195,7 +191,8 @@ static void take_from_another(struct pages *pages, const struct page_share *shar
 	struct page_share *each;
 
 	if (idlest && uses_of(idlest) < uses_of(share) + share->nr_lacks)
-		recall_one(pages, idlest);
+		cache_recall(pages->cache, find_emptiest(pages, idlest->cached));
+	sweep(pages);
 	cds_list_for_each_entry (each, &pages->shares, node)
 		each->uses_before = cache_share_uses(each->cached);
 }
@@ -211,7 +208,8 @@ static uint32_t find_left(const struct pages *pages, const struct page_share *sh
 	return i;
 }
 
-/* Moves one slab that somebody has left. Without memory for that its pages go. True: there was none. */
+/* Moves one slab that somebody has left. If it stays busy, or there is no memory for that, its pages go. True: there
+ * was none. */
 static bool renew(struct pages *pages, const struct page_share *share)
 {
 	const uint32_t i = pages->nr_left > 0 ? find_left(pages, share) : pages->nr_slabs;
@@ -219,16 +217,17 @@ static bool renew(struct pages *pages, const struct page_share *share)
 
 	if (i == pages->nr_slabs)
 		return true;
-	memory = map_memory(pages);
+	if (!cache_may_move(pages->cache, i) && ++pages->slabs[i].nr_waits < WAITS_MAX)
+		return false;
+	memory = cache_may_move(pages->cache, i) ? map_memory(pages) : NULL;
 	if (!memory) {
 		cache_recall(pages->cache, i);
 		sweep(pages);
-	} else if (cache_move(pages->cache, i, memory, guards_of(pages, memory))) {
-		drop_memory(pages, &pages->slabs[i]);
-		pages->slabs[i] = new_slab(pages, memory);
-	} else {
-		free_memory(pages, memory);
+		return false;
 	}
+	cache_move(pages->cache, i, memory, guards_of(pages, memory));
+	drop_memory(pages, &pages->slabs[i]);
+	pages->slabs[i] = new_slab(pages, memory);
 	return false;
 }
 
@@ -330,8 +329,11 @@ static void press_to(struct pages *pages, uint32_t limit)
 	pages->limit = limit;
 	for (uint32_t i = 0; i < pages->nr_slabs; i++)
 		nr_lent += cache_slab_share(pages->cache, i) != NULL;
-	for (; nr_lent > limit; nr_lent--)
-		recall_one(pages, find_idlest(pages, NULL));
+	for (uint32_t i = pages->nr_slabs; i-- > 0 && nr_lent > limit;) {
+		nr_lent -= cache_slab_share(pages->cache, i) != NULL;
+		cache_recall(pages->cache, i);
+	}
+	sweep(pages);
 }
 
 void pages_press(struct pages *pages, uint64_t now)

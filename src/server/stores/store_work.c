@@ -121,7 +121,8 @@ static struct store_work_stat work_of(const struct store *store, const struct ft
 	if (store->pages.cache)
 		cache_stat(store->pages.cache, &cache);
 	return (struct store_work_stat){
-		.nr_hits = cache.nr_hits,
+		/* Clients tell of some that they had by themselves. */
+		.nr_hits = cache.nr_hits + store->pages.nr_referred,
 		.nr_misses = cache.nr_misses,
 		.nr_shared = cache.nr_shared,
 		.nr_past = cache.nr_past,

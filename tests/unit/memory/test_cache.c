@@ -426,9 +426,9 @@ static void move(unsigned slab)
 {
 	struct memory *old = walk.of_slab[slab], *new = spare_memory();
 
-	if (!old || !cache_slab_share(walk.cache, slab) ||
-	    !cache_move(walk.cache, slab, new->bytes, new->guards))
+	if (!old || !cache_slab_share(walk.cache, slab) || !cache_may_move(walk.cache, slab))
 		return;
+	cache_move(walk.cache, slab, new->bytes, new->guards);
 	check_seen();
 	walk.of_slab[slab] = new;
 	memset(old->bytes, 0xcc, sizeof(old->bytes));
