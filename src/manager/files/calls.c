@@ -430,7 +430,7 @@ static int sync_file(struct fs *fs, const struct session *session, const Afar__F
 		return 0;
 	/* It has told where it ends. */
 	if (!hold_is_writer_but(file, session->number, ask->close))
-		ret = end_take(file, session->number);
+		ret = hold_give_end(file, session->number);
 	return ret == 0 ? hold_close(fs, session, ask->close) : ret;
 }
 

@@ -30,7 +30,6 @@
 #include "rpc/end_slot.h"
 #include "rpc/manager_features.h"
 
-#define GIVEN_NS ((uint64_t)END_GIVEN_MS * 1000000U)
 /* So long nobody has the end of a file for himself that others have asked for. */
 #define QUIET_NS UINT64_C(100000000)
 /* A call that only looks waits so long for a server. */
@@ -42,28 +41,7 @@
 
 static outgoing_answered answered;
 
-/* One that is read from its slot. */
-struct lost_end {
-	struct cds_list_head node; /* of the fs */
-	uint64_t ino;
-	uint64_t session;	 /* that had it, and may go on; 0: there is none */
-	uint64_t number;	 /* never the same again */
-	uint64_t offset, length; /* what is read, or zeroed, of the pool: bytes */
-	bool is_tail; /* the slot has been read, and the rest of the last unit is zeroed */
-	bool is_asked;
-	bool has_no_slot; /* what held it has gone, or does not tell */
-	uint64_t retry_at;
-};
-
 /* ---- Slots */
-
-static const struct run *slot_of(const struct file *file)
-{
-	const struct runs *runs = file->runs;
-	const struct run *last = runs && runs->nr != 0 ? &runs->run[runs->nr - 1] : NULL;
-
-	return last && last->unit >= FILE_SLOT_UNIT ? last : NULL;
-}
 
 static bool reads_slots(const struct core *core, const struct layout_home *home)
 {
@@ -94,120 +72,16 @@ int end_make_slot(struct file *file, const struct session *session, uint64_t *ou
 	*out = 0;
 	if (file_is_shared(file, session) || fs_is_suspect(file->fs))
 		return 0;
-	if (!slot_of(file) && limits_room(file->fs) >= ROOM_MIN && has_readers(file->fs)) {
+	if (!end_slot_of(file) && limits_room(file->fs) >= ROOM_MIN && has_readers(file->fs)) {
 		mark = undo_mark(undo);
 		ret = undo_end(undo, mark, file_take_slot(file));
 		if (ret == -ENOMEM)
 			return ret;
 	}
 	/* Without room for one it goes without. */
-	slot = slot_of(file);
+	slot = end_slot_of(file);
 	*out = slot ? slot->pool_unit + 1 : 0;
 	return 0;
-}
-
-/* ---- Giving and taking */
-
-static int set_ender(struct file *file, uint64_t session, uint64_t until)
-{
-	struct fs *fs = file->fs;
-	struct undo *undo = fs_undo(fs);
-	int ret = undo_room(undo, 2);
-
-	if (ret < 0)
-		return ret;
-	/* It stays there until no batch can be taken back: ends_drive(). */
-	if (session != 0 && cds_list_empty(&file->ended))
-		cds_list_add_tail(&file->ended, &fs->enders);
-	store_mark(fs_core(fs)->store, &file->holds_mark);
-	undo_set(undo, file->ender, session);
-	undo_set(undo, file->ender_until, until);
-	return 0;
-}
-
-static struct lost_end *find_lost(const struct fs *fs, uint64_t ino)
-{
-	struct lost_end *lost;
-
-	cds_list_for_each_entry (lost, &fs->lost_ends, node)
-		if (lost->ino == ino)
-			return lost;
-	return NULL;
-}
-
-bool end_is_lost(const struct file *file)
-{
-	return find_lost(file->fs, file->ino);
-}
-
-int end_check(const struct file *file, const struct session *session)
-{
-	const struct lost_end *lost = find_lost(file->fs, file->ino);
-
-	if (!lost || lost->session == session->number)
-		return 0;
-	return error_fail(-EBUSY,
-			  "change inode %llu: the session that wrote it last has ended, and the "
-			  "server that knows where the file ends does not answer; try again when "
-			  "it is back, see 'afar status'",
-			  (unsigned long long)file->ino);
-}
-
-int end_give(struct file *file, const struct session *session, bool *is_given)
-{
-	const uint64_t now = core_now(fs_core(file->fs));
-	int ret = file_load_runs(file);
-
-	*is_given = false;
-	if (ret < 0 || file_is_shared(file, session) || file->end_quiet_until > now ||
-	    file->recaller != 0 || end_is_lost(file) || !slot_of(file))
-		return ret;
-	*is_given = true;
-	return set_ender(file, session->number, now + GIVEN_NS);
-}
-
-int end_take(struct file *file, uint64_t session)
-{
-	int ret = 0;
-
-	if (file->is_appender_forced && file->appender == session)
-		ret = hold_force_appender(file, 0);
-	if (ret == 0 && file->ender == session)
-		ret = set_ender(file, 0, 0);
-	return ret;
-}
-
-/* `is_silent`: its session was not heard of in time. Notes nothing for the undo: also outside of batches. */
-static int add_lost(struct file *file, bool is_silent)
-{
-	struct fs *fs = file->fs;
-	struct lost_end *lost;
-	int ret = file_load_runs(file);
-
-	if (ret < 0 || !slot_of(file) || find_lost(fs, file->ino))
-		return ret;
-	lost = calloc(1, sizeof(*lost));
-	if (!lost)
-		return error_code(-ENOMEM);
-	lost->ino = file->ino;
-	lost->session = is_silent ? file->ender : 0;
-	lost->number = ++fs->files->last_recall;
-	lost->offset = slot_of(file)->pool_unit * FILE_UNIT;
-	lost->length = END_SLOT_BYTES;
-	cds_list_add_tail(&lost->node, &fs->lost_ends);
-	return 0;
-}
-
-int end_lose(struct file *file)
-{
-	int ret = add_lost(file, false);
-
-	return ret == 0 && file->ender != 0 ? set_ender(file, 0, 0) : ret;
-}
-
-bool end_may_be_lost(struct file *file)
-{
-	return file->inode && file->inode->nlink != 0 && file_load_runs(file) == 0 && slot_of(file);
 }
 
 /* ---- Reading slots */
@@ -314,7 +188,7 @@ uint64_t ends_next(const struct fs *fs)
 static uint64_t end_of_room(const struct file *file)
 {
 	const struct runs *runs = file->runs;
-	size_t nr = runs->nr - (slot_of(file) != NULL);
+	size_t nr = runs->nr - (end_slot_of(file) != NULL);
 
 	return nr != 0 ? (runs->run[nr - 1].unit + runs->run[nr - 1].nr) * FILE_UNIT : 0;
 }
@@ -407,7 +281,7 @@ static int take_slot(struct fs *fs, struct lost_end *lost, struct file *file, co
 	if (ret == 0 && session != 0)
 		ret = keep_others_out(file, session);
 	if (ret == 0 && session != 0 && file->ender == session)
-		ret = set_ender(file, 0, 0);
+		ret = end_set(file, 0, 0);
 	ret = fs_may_fail(fs, lost->ino, mark, ret);
 	if (ret < 0 || (bytes && file->runs && begin_tail(lost, file)))
 		return ret;
@@ -507,7 +381,7 @@ static void wait_for_lost(struct looking *looking, bool is_change)
 
 static void wait_for(struct looking *looking, uint64_t ino, bool is_change)
 {
-	const struct lost_end *lost = find_lost(looking->fs, ino);
+	const struct lost_end *lost = end_find_lost(looking->fs, ino);
 	const uint64_t now = core_now(looking->core);
 	struct file *file = file_cached(looking->fs, ino);
 
@@ -522,7 +396,7 @@ static void wait_for(struct looking *looking, uint64_t ino, bool is_change)
 	if (file->ender_until > now) {
 		end_ask(file);
 		wait_until(looking, file->ender_until);
-	} else if (add_lost(file, true) == 0 && end_is_lost(file)) {
+	} else if (end_add_lost(file, true) == 0 && end_is_lost(file)) {
 		wait_for_lost(looking, is_change);
 	}
 }

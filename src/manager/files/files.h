@@ -20,7 +20,8 @@
  *   limits.c    what a file system may have at most
  *   lengths.c   allocate, shrink, punch, sync
  *   holds.c     who has which file open
- *   ends.c      which session need not tell where a file ends, and finding that out if it dies
+ *   enders.c    which session need not tell where a file ends
+ *   ends.c      finding that out if it dies
  *   gone.c      what has no name any more, until nobody uses it
  *   locks.c     who has locked what of a file
  *   check.c     comparing the records with each other

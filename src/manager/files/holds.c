@@ -184,6 +184,15 @@ int hold_force_appender(struct file *file, uint64_t session)
 	return ret;
 }
 
+int hold_give_end(struct file *file, uint64_t session)
+{
+	int ret = 0;
+
+	if (file->is_appender_forced && file->appender == session)
+		ret = hold_force_appender(file, 0);
+	return ret == 0 ? end_take(file, session) : ret;
+}
+
 uint64_t hold_append_until(const struct file *file, uint64_t session)
 {
 	if (file->appender == 0 || file->appender == session)
@@ -431,7 +440,7 @@ int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *
 			"it to write",
 			(unsigned long long)ask->ino);
 	if (ask->gives_end || ask->wants_end)
-		ret = end_take(*out, session->number);
+		ret = hold_give_end(*out, session->number);
 	if (ret < 0)
 		return ret;
 	if (ask->layout != (*out)->inode->layout && ask->gives_end)

@@ -33,11 +33,32 @@ uint64_t hold_alone(struct file *file, uint64_t session);
 
 /* Nobody but the session appends, though it has not asked for that; 0: that is over. */
 int hold_force_appender(struct file *file, uint64_t session);
+/* The session has told where the file ends, and does not have that for itself any more. */
+int hold_give_end(struct file *file, uint64_t session);
 
-/* ---- ends.c */
+/* ---- enders.c */
 
-/* Gives a file a slot, if the session may have the end for itself. `out`: its unit of the pool, and 1; 0: it has none. -ENOMEM. */
-int end_make_slot(struct file *file, const struct session *session, uint64_t *out);
+/* One that is read from its slot. */
+struct lost_end {
+	struct cds_list_head node; /* of the fs */
+	uint64_t ino;
+	uint64_t session;	 /* that had it, and may go on; 0: there is none */
+	uint64_t number;	 /* never the same again */
+	uint64_t offset, length; /* what is read, or zeroed, of the pool: bytes */
+	bool is_tail; /* the slot has been read, and the rest of the last unit is zeroed */
+	bool is_asked;
+	bool has_no_slot; /* what held it has gone, or does not tell */
+	uint64_t retry_at;
+};
+
+/* The file's slot; NULL: it has none. */
+const struct run *end_slot_of(const struct file *file);
+/* Notes who has the end for himself, and until when; 0: nobody. */
+int end_set(struct file *file, uint64_t session, uint64_t until);
+/* NULL: the end of the inode is not lost. */
+struct lost_end *end_find_lost(const struct fs *fs, uint64_t ino);
+/* `is_silent`: its session was not heard of in time. Notes nothing for the undo: also outside of batches. */
+int end_add_lost(struct file *file, bool is_silent);
 /* Gives the session the end of a file, if it may have that. */
 int end_give(struct file *file, const struct session *session, bool *is_given);
 /* Takes it from the session, if it has it, because that one has told where it is. */
@@ -49,6 +70,11 @@ bool end_is_lost(const struct file *file);
 bool end_may_be_lost(struct file *file);
 /* -EBUSY: the end of a file that the session is about to change is being read. */
 int end_check(const struct file *file, const struct session *session);
+
+/* ---- ends.c */
+
+/* Gives a file a slot, if the session may have the end for itself. `out`: its unit of the pool, and 1; 0: it has none. -ENOMEM. */
+int end_make_slot(struct file *file, const struct session *session, uint64_t *out);
 /* Until when a call waits for ends. Asks for them. */
 uint64_t ends_wait(struct core *core, struct event *event, struct fs *fs);
 /* Reads from slots, between batches; ends, in one, what cannot be read any more. */
@@ -85,13 +111,6 @@ bool file_has_kept_pages(const struct file *file, uint64_t session);
 /* Until when somebody waits who asks where a file's bytes are. */
 uint64_t recall_wait_for(struct core *core, const struct event *event, const struct fs *fs,
 			 uint64_t ino);
-
-/* ---- kept.c */
-
-/* Until when an opening to write, or a change that takes a file's last name, waits for that. Call it when nobody is waited for to drop anything:
- * who has dropped the file has closed it so, too. */
-uint64_t kept_wait_to_hold(struct core *core, struct event *event, const struct fs *fs);
-uint64_t kept_wait_to_change(struct core *core, struct event *event, struct fs *fs);
 
 /* ---- refusals.c */
 
