@@ -31,6 +31,11 @@ same got views
 rm views got
 unset OMPI_MCA_sharedfp_afar_priority
 
+# Sessions end with MPI_Finalize(): nothing has the file system open.
+"$AFAR" fs create short
+mpi 2 "$MPI_WRITES" afar:/short/x 1 all >printed || fail "a file of a moment: $?"
+"$AFAR" fs rm short --force || fail "a session outlives its program"
+
 # ---- Names, and files that go
 
 "$AFAR" mkdir /fs/dir

@@ -14,7 +14,7 @@ command -v mpirun.openmpi >/dev/null || {
 # Ranks are more than there are cores, and Open MPI's own folder is to go with the test's.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
-export OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_orte_tmpdir_base="$scratch"
+export OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_btl_vader_backing_directory="$scratch" OMPI_MCA_orte_tmpdir_base="$scratch"
 export OMPI_MCA_io=ompio OMPI_MCA_mca_base_component_path="$MPIIO:SYSTEM_DEFAULT"
 # Its own component for files of the machine writes back what others have written meanwhile.
 export OMPI_MCA_fbtl_posix_read_datasieving=0 OMPI_MCA_fbtl_posix_write_datasieving=0

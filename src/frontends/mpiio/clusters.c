@@ -28,6 +28,30 @@ static void close_all(void)
 	all.session = NULL;
 }
 
+/* MPI_Finalize() drops the attributes of MPI_COMM_SELF first. It does not close components. */
+static int end_with_mpi(MPI_Comm communicator, int key, void *value, void *state)
+{
+	(void)communicator;
+	(void)key;
+	(void)value;
+	(void)state;
+	pthread_mutex_lock(&all.lock);
+	close_all();
+	pthread_mutex_unlock(&all.lock);
+	return MPI_SUCCESS;
+}
+
+static void await_end(void)
+{
+	static bool is_awaited;
+	int key;
+
+	if (is_awaited ||
+	    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, end_with_mpi, &key, NULL) != MPI_SUCCESS)
+		return;
+	is_awaited = PMPI_Comm_set_attr(MPI_COMM_SELF, key, NULL) == MPI_SUCCESS;
+}
+
 /* Drops a session that the cluster has ended, if no file is open in it. Under the lock. */
 static void drop_ended(void)
 {
@@ -57,6 +81,7 @@ static int open_system(const char *name, struct mpiio_system **out)
 	strcpy(system->name, name);
 	system->next = all.systems;
 	all.systems = system;
+	await_end();
 	*out = system;
 	return 0;
 }
@@ -85,12 +110,5 @@ void mpiio_system_put(struct mpiio_system *system)
 {
 	pthread_mutex_lock(&all.lock);
 	system->nr_files--;
-	pthread_mutex_unlock(&all.lock);
-}
-
-void mpiio_systems_close(void)
-{
-	pthread_mutex_lock(&all.lock);
-	close_all();
 	pthread_mutex_unlock(&all.lock);
 }

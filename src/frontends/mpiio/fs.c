@@ -363,16 +363,9 @@ static mca_fs_base_module_t *file_query(struct ompio_file_t *handle, int *priori
 	return &module;
 }
 
-static int component_close(void)
-{
-	mpiio_systems_close();
-	return OMPI_SUCCESS;
-}
-
 extern mca_fs_base_component_2_0_0_t mca_fs_afar_component;
 mca_fs_base_component_2_0_0_t mca_fs_afar_component = {
-	.fsm_version = {MCA_FS_BASE_VERSION_2_0_0, .mca_component_name = "afar",
-			.mca_close_component = component_close},
+	.fsm_version = {MCA_FS_BASE_VERSION_2_0_0, .mca_component_name = "afar"},
 	.fsm_data = {MCA_BASE_METADATA_PARAM_CHECKPOINT},
 	.fsm_init_query = init_query,
 	.fsm_file_query = file_query,

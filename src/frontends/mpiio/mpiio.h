@@ -31,8 +31,6 @@ struct mpiio_system {
 /* Opens a file system, or finds it. Call mpiio_system_put() for each. Returns 0 or the library's error. */
 int mpiio_system_get(const char *name, struct mpiio_system **out);
 void mpiio_system_put(struct mpiio_system *system);
-/* Closes all, when Open MPI ends. */
-void mpiio_systems_close(void);
 
 /* ---- names.c */
 

@@ -9,7 +9,7 @@
  * gone      by itself, and the file is deleted when it is closed
  * delete    only deletes the file
  *
- * Prints for each rank which call failed: "write", "sync" or "none". Prints a line when the first turn is over, and one if
+ * Prints for each rank which call failed: "write", "sync" or "none". Prints a line when it writes again what it has written, and one if
  * the file's error handler is called when it is closed.
  */
 #include <mpi.h>
@@ -19,7 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TURN (1 << 20)
+#define TURN  (1 << 20)
+#define TURNS 16 /* after so many it begins again from the front */
 
 static int rank, nr_ranks;
 static bool is_closing;
@@ -33,7 +34,7 @@ static void hear(MPI_File *file, int *error, ...)
 
 static int write_turn(MPI_File file, const char *how, int turn, const char *data)
 {
-	MPI_Offset at = ((MPI_Offset)turn * nr_ranks + rank) * TURN;
+	MPI_Offset at = ((MPI_Offset)(turn % TURNS) * nr_ranks + rank) * TURN;
 
 	if (strcmp(how, "all") == 0)
 		return MPI_File_write_at_all(file, at, data, TURN, MPI_BYTE, MPI_STATUS_IGNORE);
@@ -49,7 +50,7 @@ static const char *write_and_sync(MPI_File file, const char *how, int nr_turns, 
 
 	for (int i = 0; i < nr_turns && error == MPI_SUCCESS; i++) {
 		error = write_turn(file, how, i, data);
-		if (i == 0) {
+		if (i == TURNS) {
 			printf("rank %d has begun\n", rank);
 			fflush(stdout);
 		}
