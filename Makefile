@@ -7,7 +7,7 @@ PREFIX ?= /usr/local
 LIBDIR ?= lib
 TESTS ?= ^nightly
 
-.PHONY: deps build quickstart check check-verbs check-asan check-tsan check-nightly check-long fuzz bench bench-guest lint format install packages check-packages uninstall clean
+.PHONY: deps build quickstart check check-verbs check-asan check-tsan check-nightly check-long fuzz bench bench-guest lint format install packages check-packages image uninstall clean
 
 build: deps                     # build/afar and build/afard
 	@scripts/build build
@@ -67,6 +67,9 @@ packages:                       # Debian's, for the release that runs here, into
 
 check-packages: packages        # installs them in a bare Debian, upgrades and removes them, and boots it; needs root
 	@scripts/check-packages || test $$? = 77
+
+image: packages                 # an OCI image of them, build-packages/afar-image.tar; needs root
+	@scripts/image || test $$? = 77
 
 uninstall:                      # what the last `make install` in this folder installed
 	@test -f build/meson-logs/install-log.txt || { echo 'uninstall: nothing was installed from this folder' >&2; exit 1; }

@@ -43,7 +43,44 @@ static int fail(const struct team *team, int error)
 	return app_fail_last(error, what);
 }
 
-/* ---- The region */
+/* ---- The regions */
+
+static int tier_of(struct afar_session *session, const char *name, enum afar_tier *out)
+{
+	struct afar_namespace_stat stat = {.size = sizeof(stat)};
+	struct afar_namespace *ns;
+	int ret = afar_namespace_open(session, name, &ns);
+
+	if (ret)
+		return ret;
+	ret = afar_namespace_stat(ns, &stat);
+	afar_namespace_close(ns);
+	*out = stat.tier;
+	return ret;
+}
+
+int team_choose(struct afar_session *session, const char *what, const char *meet_ns,
+		const char *const *others, unsigned nr, char out[AFAR_NAME_MAX + 1])
+{
+	const char *const *names = meet_ns ? &meet_ns : others;
+	enum afar_tier tier;
+	int ret;
+
+	for (unsigned i = 0; i < (meet_ns ? 1 : nr); i++) {
+		if (!names[i])
+			continue;
+		ret = tier_of(session, names[i], &tier);
+		if (ret)
+			return app_fail_last(ret, what);
+		snprintf(out, AFAR_NAME_MAX + 1, "%s", names[i]);
+		if (tier != AFAR_TIER_FLASH)
+			return 0;
+	}
+	return app_fail(-EINVAL,
+			"%s: workers cannot meet in %s, which is on flash; name a namespace in "
+			"memory with --meet",
+			what, out);
+}
 
 uint64_t team_bytes(unsigned nr_workers, uint64_t plan_bytes)
 {
@@ -67,46 +104,79 @@ static int begin(struct team *team, struct afar_session *session,
 
 	*team = (struct team){.options = *options, .session = session};
 	team->meeting = (struct place){.end = {.text = options->job, .fd = -1}};
+	team->exchange = (struct place){.end = {.text = team->exchange_name, .fd = -1}};
 	team->beats = team_bytes(options->nr_workers, options->plan_bytes) -
 		      (uint64_t)LINE * options->nr_workers;
 	team->heard = calloc(options->nr_workers, sizeof(*team->heard));
 	if (!team->heard)
 		return app_fail(-ENOMEM, "%s: out of memory", options->what);
-	ret = afar_namespace_open(session, options->ns, &team->meeting.ns);
+	if (snprintf(team->exchange_name, sizeof(team->exchange_name), "%s-exchange",
+		     options->job) >= (int)sizeof(team->exchange_name))
+		return app_fail(-ENAMETOOLONG, "%s: the job's name %s is too long for two regions",
+				options->what, options->job);
+	ret = afar_namespace_open(session, options->meet_ns, &team->meeting.ns);
+	if (!ret)
+		ret = afar_namespace_open(session, options->ns, &team->exchange.ns);
 	return ret ? fail_meeting(team, ret) : 0;
 }
 
-static int create_region(struct team *team, uint64_t bytes)
+static int create_in(struct place *place, uint64_t bytes)
 {
-	return afar_region_create(team->meeting.ns, team->options.job, bytes, AFAR_ALLOC_TEMPORARY,
-				  &team->meeting.end.region);
+	return afar_region_create(place->ns, place->end.text, bytes, AFAR_ALLOC_TEMPORARY,
+				  &place->end.region);
 }
 
-int team_create(struct team *team, struct afar_session *session, const struct team_options *options,
-		uint64_t bytes)
+static int create_region(struct team *team, struct place *place, const char *ns, uint64_t bytes,
+			 struct room *room)
 {
-	int ret = begin(team, session, options);
+	int ret = room_get(team->session, ns, bytes, room);
 
-	if (!ret)
-		ret = room_get(session, options->ns, bytes, &team->room);
 	if (ret)
 		return ret;
-	ret = create_region(team, bytes);
+	ret = create_in(place, bytes);
 	if (ret == -AFAR_ERESERVE) {
-		ret = room_get_whole(session, bytes, &team->room);
+		ret = room_get_whole(team->session, bytes, room);
 		if (ret)
 			return ret;
-		ret = create_region(team, bytes);
+		ret = create_in(place, bytes);
 	}
 	if (ret == -EEXIST)
 		return app_fail(ret,
 				"%s: there is a job %s already, which runs or was killed; choose "
 				"another name, or remove it with 'afar region rm %s:%s'",
-				options->what, options->job, options->ns, options->job);
+				team->options.what, team->options.job, ns, place->end.text);
+	return ret ? fail_meeting(team, ret) : 0;
+}
+
+/* The others open the exchange when they have found the meeting. */
+int team_create(struct team *team, struct afar_session *session, const struct team_options *options,
+		uint64_t meeting_bytes, uint64_t exchange_bytes)
+{
+	int ret = begin(team, session, options);
+
 	if (ret)
-		return fail_meeting(team, ret);
+		return ret;
 	team->is_named = true;
-	return 0;
+	ret = create_region(team, &team->exchange, options->ns, exchange_bytes,
+			    &team->exchange_room);
+	return ret ? ret
+		   : create_region(team, &team->meeting, options->meet_ns, meeting_bytes,
+				   &team->room);
+}
+
+static int open_regions(struct team *team)
+{
+	int ret = afar_region_open(team->meeting.ns, team->options.job, &team->meeting.end.region);
+
+	if (ret)
+		return ret;
+	ret = afar_region_open(team->exchange.ns, team->exchange_name, &team->exchange.end.region);
+	if (ret != -ENOENT)
+		return ret;
+	/* Worker 0 has just ended, and the next one makes both anew. */
+	afar_region_close(team->meeting.end.region);
+	team->meeting.end.region = NULL;
+	return ret;
 }
 
 int team_join(struct team *team, struct afar_session *session, const struct team_options *options)
@@ -118,7 +188,7 @@ int team_join(struct team *team, struct afar_session *session, const struct team
 	if (ret)
 		return ret;
 	for (;;) {
-		ret = afar_region_open(team->meeting.ns, options->job, &team->meeting.end.region);
+		ret = open_regions(team);
 		team->is_named = ret == 0;
 		if (ret != -ENOENT)
 			return ret ? fail_meeting(team, ret) : 0;
@@ -174,12 +244,14 @@ static int look_after(struct team *team, unsigned worker)
 
 /* ---- Meeting */
 
-/* The region keeps no name that somebody would have to remove. */
-static int forget_name(struct team *team)
+/* The regions keep no names that somebody would have to remove. */
+static int forget_names(struct team *team)
 {
-	int ret = afar_region_destroy(team->meeting.end.region);
+	int ret = afar_region_destroy(team->exchange.end.region);
 
-	team->is_named = false;
+	if (!ret)
+		ret = afar_region_destroy(team->meeting.end.region);
+	team->is_named = ret != 0;
 	return ret ? fail(team, ret) : 0;
 }
 
@@ -247,7 +319,7 @@ int team_meet(struct team *team, void *plan)
 		team->is_named = false; /* worker 0 sees to it */
 		return await_leader(team, plan);
 	}
-	ret = forget_name(team);
+	ret = forget_names(team);
 	return ret ? ret : send_plan(team, plan);
 }
 
@@ -329,9 +401,23 @@ void team_leave(struct team *team)
 	if (team->barrier)
 		afar_barrier_close(team->barrier);
 	team->barrier = NULL;
-	if (team->is_named)
+	if (team->is_named) {
 		place_discard(&team->meeting);
+		place_discard(&team->exchange);
+	}
 	place_close(&team->meeting);
+	place_close(&team->exchange);
 	free(team->heard);
 	team->heard = NULL;
+}
+
+void team_give_back(struct team *team, struct room *other, uint64_t used)
+{
+	room_join(&team->exchange_room, &team->room);
+	if (other && !used)
+		room_join(&team->exchange_room, other);
+	room_give_back(team->session, &team->exchange_room, 0);
+	room_give_back(team->session, &team->room, 0);
+	if (other)
+		room_give_back(team->session, other, used);
 }

@@ -77,7 +77,7 @@ void graph_close(struct graph *graph);
 uint64_t graph_nr_vertices(const struct graph *graph);
 uint64_t graph_nr_edges(const struct graph *graph);
 
-/* ---- Computing: job.c */
+/* ---- Computing: work.c */
 
 enum graph_kind {
 	/* Ranks, with a damping of 0.85. The rank of vertices without edges goes to all alike, so the sum stays 1. */
@@ -88,6 +88,8 @@ enum graph_kind {
 	GRAPH_BREADTH_FIRST,
 	/* The least sum of weights on a way from a vertex. */
 	GRAPH_SHORTEST,
+	/* A way with the least sum of weights, or edges, from one vertex to another; by one worker. */
+	GRAPH_PATH,
 };
 
 #define GRAPH_IN_FLIGHT_MAX 256U
@@ -96,10 +98,13 @@ struct graph_options {
 	const char *graph; /* "NAMESPACE:NAME" */
 	enum graph_kind kind;
 	unsigned nr_steps;     /* of PageRank */
-	uint32_t from;	       /* of distances */
+	uint32_t from;	       /* of distances and ways */
+	uint32_t to;	       /* of ways */
 	unsigned nr_in_flight; /* reads of distances, 1 to GRAPH_IN_FLIGHT_MAX */
 	const char *ns;	       /* for the mailboxes; NULL: that of the graph */
-	const char *job;      /* the name of the region where the workers meet; all give the same */
+	/* Where the workers meet, in memory; NULL: that of the mailboxes, else of the graph. */
+	const char *meet_ns;
+	const char *job;      /* the name of the region where they meet; all give the same */
 	unsigned worker;      /* which of them the caller is; 0 leads the others */
 	unsigned nr_workers;  /* 1: nobody meets, and nothing is written */
 	uint32_t patience_ms; /* a worker that shows no progress for so long is given up */
@@ -116,17 +121,25 @@ struct graph_needs {
 	const char *ns;	   /* the job's */
 };
 
-/* The results: one of these, with an element for each vertex. They are the job's. */
+/* A vertex on a way, and how far it is from the first. */
+struct graph_hop {
+	uint64_t distance;
+	uint32_t vertex;
+};
+
+/* The results: one of these, with an element for each vertex; or a way, if there is one. They are the job's. */
 struct graph_values {
 	const double *ranks;
 	const uint32_t *components;
 	const uint64_t *distances;
-	uint64_t nr_looked; /* edges that this worker has looked at */
+	const struct graph_hop *hops; /* NULL: none leads there */
+	uint64_t nr_hops;	      /* with both ends */
+	uint64_t nr_looked;	      /* edges that this worker has looked at */
 };
 
 /*
- * Opens the graph and prepares the job, for worker 0: makes the region where the workers meet, and reserves what its
- * namespace lacks. The others may come before or afterwards. `*out` is the caller's until graph_end().
+ * Opens the graph and prepares the job, for worker 0: makes the regions of the team, and reserves what their
+ * namespaces lack. The others may come before or afterwards. `*out` is the caller's until graph_end().
  * Errors: those of opening; -EBADMSG (the region is no graph, or is damaged), -EINVAL (a name, a number, no vertex `from`),
  * -EEXIST (a job of this name), -ENOSPC, -ENOMEM.
  */

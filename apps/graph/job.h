@@ -29,7 +29,7 @@ struct letter {
 	uint32_t reserved;
 };
 
-/* Offsets in the region. The first three are of the even steps; those of the odd ones are `odd` bytes further. */
+/* Offsets in what the workers exchange. The first three are of the even steps; those of the odd ones are `odd` bytes further. */
 struct mail {
 	uint64_t
 		words; /* PageRank: a line for each worker. Distances: how many letters, from each to each */
@@ -52,7 +52,9 @@ struct graph_job {
 	uint64_t nr_vertices; /* all */
 	uint64_t nr_looked;
 	struct afar_buffer *values; /* what the vertices get */
-	char what[300], ns[AFAR_NAME_MAX + 1];
+	struct graph_hop *hops;	    /* or the way */
+	uint64_t nr_hops;
+	char what[300], ns[AFAR_NAME_MAX + 1], meet_ns[AFAR_NAME_MAX + 1];
 };
 
 static inline bool job_is_alone(const struct graph_job *job)
@@ -67,7 +69,7 @@ int job_sync(struct graph_job *job);
 
 /* Gets memory for transfers. */
 int job_alloc(struct graph_job *job, uint64_t bytes, struct afar_buffer **out);
-/* Write to the region, and read from it; all of it is over when they return. job_flush() comes before job_sync(). */
+/* Write to what the workers exchange, and read from it; all of it is over when they return. job_flush() comes before job_sync(). */
 int job_put(struct graph_job *job, uint64_t offset, struct afar_buffer *buffer, const void *data,
 	    uint64_t bytes);
 int job_get(struct graph_job *job, uint64_t offset, struct afar_buffer *buffer, void *data,
@@ -76,10 +78,11 @@ int job_flush(struct graph_job *job);
 /* Brings the results of all, 8 bytes for each vertex, to worker 0. */
 int job_collect(struct graph_job *job, struct afar_buffer *buffer);
 
-/* ---- The computations: pagerank.c, components.c, distances.c. Each leaves its values in job->values. */
+/* ---- The computations: pagerank.c, components.c, distances.c, path.c. Each leaves its values in job->values, or hops. */
 
 int job_pagerank(struct graph_job *job);
 int job_components(struct graph_job *job);
 int job_distances(struct graph_job *job);
+int job_path(struct graph_job *job);
 
 #endif

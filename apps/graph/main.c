@@ -155,12 +155,13 @@ static int graph_rmat(struct cli *cli, const struct cli_command *command, int ar
 #define PATIENCE_MS 30000
 #define MEMBER_MS   2000 /* for a worker that has told of its failure to end */
 #define IN_FLIGHT   64U
+#define FLAGS_MAX   9
 
 struct computing {
 	const char *name; /* of the command */
 	enum graph_kind kind;
 	unsigned nr_workers; /* if nobody says how many; 0: as many as cores */
-	bool has_steps, has_from;
+	bool has_steps, has_from, has_to;
 };
 
 static const struct computing computings[] = {
@@ -168,6 +169,7 @@ static const struct computing computings[] = {
 	{"graph components", GRAPH_COMPONENTS, 0, false, false},
 	{"graph bfs", GRAPH_BREADTH_FIRST, 1, false, true},
 	{"graph sssp", GRAPH_SHORTEST, 1, false, true},
+	{"graph path", GRAPH_PATH, 1, false, true, true},
 };
 
 static const struct computing *find_computing(const char *name)
@@ -182,8 +184,8 @@ static const struct computing *find_computing(const char *name)
 struct request {
 	const struct computing *computing;
 	struct job_flags job;
-	const char *path;		/* of the result; NULL: standard output */
-	const char *number, *in_flight; /* of steps, or the vertex to begin at; as typed */
+	const char *path;		     /* of the result; NULL: standard output */
+	const char *number, *to, *in_flight; /* of steps, or the vertex to begin at; as typed */
 	char what[300];
 };
 
@@ -199,11 +201,14 @@ static void print_distances(FILE *out, const uint64_t *distances, uint64_t nr)
 	}
 }
 
-/* Writes a line for each vertex: its number, and its value. */
+/* Writes a line for each vertex, or each on the way: its number, and its value. */
 static void print_values(FILE *out, const struct graph_values *values, uint64_t nr)
 {
 	if (values->distances)
 		print_distances(out, values->distances, nr);
+	for (uint64_t i = 0; values->hops && i < values->nr_hops && !ferror(out); i++)
+		fprintf(out, "%" PRIu32 " %" PRIu64 "\n", values->hops[i].vertex,
+			values->hops[i].distance);
 	for (uint64_t i = 0; values->ranks && i < nr && !ferror(out); i++)
 		fprintf(out, "%" PRIu64 " %.9g\n", i, values->ranks[i]);
 	for (uint64_t i = 0; values->components && i < nr && !ferror(out); i++)
@@ -277,6 +282,10 @@ static int start_others(struct cli *cli, const struct request *request,
 		words[nr++] = "--ns";
 		words[nr++] = options->ns;
 	}
+	if (options->meet_ns) {
+		words[nr++] = "--meet";
+		words[nr++] = options->meet_ns;
+	}
 	if (request->number) {
 		words[nr++] = request->computing->has_from ? "--from" : "--steps";
 		words[nr++] = request->number;
@@ -326,6 +335,9 @@ static int lead(struct cli *cli, const struct request *request, struct graph_opt
 	if (!ret)
 		workers_wait(&workers, (int)options->patience_ms);
 	workers_stop(&workers);
+	if (!status && request->computing->has_to && !values.hops)
+		status = cli_fail("%s: no way leads from %" PRIu32 " to %" PRIu32, options->graph,
+				  options->from, options->to);
 	if (!status)
 		status = write_values(request->path, &values, needs.nr_vertices);
 	if (!status && request->path)
@@ -355,10 +367,15 @@ static int take_options(const struct cli *cli, const struct cli_command *command
 			struct request *request, struct graph_options *options)
 {
 	const struct computing *computing = request->computing;
-	uint64_t number = STEPS, in_flight = IN_FLIGHT;
+	uint64_t number = STEPS, in_flight = IN_FLIGHT, to = 0;
 
 	if (computing->has_from && !request->number)
 		return cli_misuse(command, "from which vertex? Give --from");
+	if (computing->has_to && !request->to)
+		return cli_misuse(command, "to which vertex? Give --to");
+	if (computing->has_to &&
+	    take_number(command, "--to", request->to, 0, GRAPH_VERTICES_MAX - 1, &to))
+		return CLI_USAGE;
 	if (take_number(command, computing->has_from ? "--from" : "--steps", request->number,
 			computing->has_from ? 0 : 1,
 			computing->has_from ? GRAPH_VERTICES_MAX - 1 : STEPS_MAX, &number) ||
@@ -372,6 +389,7 @@ static int take_options(const struct cli *cli, const struct cli_command *command
 	options->kind = computing->kind;
 	options->nr_steps = computing->has_steps ? (unsigned)number : 0;
 	options->from = computing->has_from ? (uint32_t)number : 0;
+	options->to = (uint32_t)to;
 	options->nr_in_flight = (unsigned)in_flight;
 	options->job = request->job.name;
 	options->worker = request->job.number;
@@ -381,33 +399,50 @@ static int take_options(const struct cli *cli, const struct cli_command *command
 	return 0;
 }
 
+/* Lists what the computation takes. Several workers share all but a way. */
+static void list_flags(struct request *request, struct graph_options *options,
+		       struct cli_flag *flags)
+{
+	const struct computing *computing = request->computing;
+	const struct cli_flag shared[] = {
+		{"workers", "N",
+		 computing->nr_workers ? "processes of this machine (default 1)"
+				       : "processes of this machine (default: as many as cores)",
+		 &request->job.workers},
+		{"ns", "NS", "for the mailboxes (default: that of the graph)", &options->ns},
+		{"meet", "NS",
+		 "where workers meet, in memory (default: that of the mailboxes or graph)",
+		 &options->meet_ns},
+		{"worker", "I/N", "be worker I, from 0 on, of N on several machines",
+		 &request->job.worker},
+		{"job", "NAME", "what workers on several machines meet by", &request->job.job},
+	};
+
+	*flags++ = (struct cli_flag){
+		"o", "FILE", "write the result there (default: standard output)", &request->path};
+	for (size_t i = 0; !computing->has_to && i < sizeof(shared) / sizeof(shared[0]); i++)
+		*flags++ = shared[i];
+	if (computing->has_steps)
+		*flags++ =
+			(struct cli_flag){"steps", "N", "how many (default 32)", &request->number};
+	if (!computing->has_from)
+		return;
+	*flags++ = (struct cli_flag){"from", "V", "the vertex to begin at", &request->number};
+	if (computing->has_to)
+		*flags++ = (struct cli_flag){"to", "V", "the vertex to end at", &request->to};
+	*flags = (struct cli_flag){"in-flight", "N", "reads at a time, of each (default 64)",
+				   &request->in_flight};
+}
+
 static int graph_compute(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
 	struct request request = {.computing = find_computing(command->name)};
 	struct graph_options options = {0};
-	struct cli_flag flags[9] = {
-		{"o", "FILE", "write the result there (default: standard output)", &request.path},
-		{"workers", "N", "processes of this machine (default: as many as cores)",
-		 &request.job.workers},
-		{"ns", "NS", "for the mailboxes (default: that of the graph)", &options.ns},
-		{"worker", "I/N", "be worker I, from 0 on, of N on several machines",
-		 &request.job.worker},
-		{"job", "NAME", "what workers on several machines meet by", &request.job.job},
-	};
+	struct cli_flag flags[FLAGS_MAX + 1] = {0};
 	const char *arguments[CLI_ARGUMENTS_MAX];
 	int status;
 
-	if (request.computing->has_steps)
-		flags[5] =
-			(struct cli_flag){"steps", "N", "how many (default 32)", &request.number};
-	if (request.computing->has_from) {
-		flags[1].help = "processes of this machine (default 1)";
-		flags[5] =
-			(struct cli_flag){"from", "V", "the vertex to begin at", &request.number};
-		flags[6] =
-			(struct cli_flag){"in-flight", "N", "reads at a time, of each (default 64)",
-					  &request.in_flight};
-	}
+	list_flags(&request, &options, flags);
 	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
 		return status;
 	options.graph = arguments[0];

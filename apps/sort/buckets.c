@@ -189,9 +189,8 @@ int buckets_read(struct buckets *buckets, unsigned bucket, struct afar_buffer *b
 	for (unsigned i = 0; i < buckets_chunks(buckets, bucket) && !ret; i++) {
 		uint32_t length = buckets->table[order[i]].length;
 
-		ret = io_read(&job->io, &requests[i], &job->team.meeting.end,
-			      job->layout.chunks + (uint64_t)order[i] * job->plan.chunk_bytes,
-			      buffer, data, length);
+		ret = io_read(&job->io, &requests[i], &job->team.exchange.end,
+			      job_chunk_at(&job->plan, order[i]), buffer, data, length);
 		data += length;
 	}
 	return ret;

@@ -5,7 +5,8 @@
 
 #define SORT_COMMANDS(COMMAND)                                                               \
 	COMMAND("sort run",                                                                  \
-		"FILE|NS:NAME FILE|NS:NAME [--workers N] [--lines] [--ns NS] [--replace] "   \
+		"FILE|NS:NAME FILE|NS:NAME [--workers N] [--lines] [--ns NS] [--meet NS] "   \
+		"[--replace] "                                                               \
 		"[--bucket SIZE] [--worker I/N --job NAME] [--verbose]",                     \
 		"sort a region or file into another", sort_run)                              \
 	COMMAND("sort generate", "FILE|NS:NAME --records N [--seed N] [--skew] [--replace]", \

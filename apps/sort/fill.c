@@ -149,11 +149,10 @@ static int send_page(struct filler *filler, unsigned bucket, struct page *page)
 
 	if (ret)
 		return ret;
-	offset = job->layout.chunks +
-		 (filler->blocks->first + filler->nr_used) * job->plan.chunk_bytes;
+	offset = job_chunk_at(&job->plan, filler->blocks->first + filler->nr_used);
 	filler->blocks->chunks[filler->nr_used++] =
 		(struct chunk){bucket, job->options.worker, filled, 0};
-	return io_write(&job->io, &page->request, &job->team.meeting.end, offset, filler->buffer,
+	return io_write(&job->io, &page->request, &job->team.exchange.end, offset, filler->buffer,
 			page->data, filled);
 }
 
@@ -240,15 +239,18 @@ static int write_table(struct filler *filler)
 
 int filler_finish(struct filler *filler)
 {
+	struct sort_job *job = filler->job;
 	int ret = 0;
 
-	for (unsigned i = 0; i < filler->job->plan.nr_buckets && !ret; i++) {
-		if (filler->spots[i].room < filler->job->plan.chunk_bytes)
+	for (unsigned i = 0; i < job->plan.nr_buckets && !ret; i++) {
+		if (filler->spots[i].room < job->plan.chunk_bytes)
 			ret = turn_page(filler, i);
 	}
 	if (!ret)
 		ret = await_pages(filler);
 	if (!ret)
 		ret = write_table(filler);
-	return ret ? ret : io_flush(&filler->job->io, &filler->job->team.meeting.end);
+	if (!ret)
+		ret = io_flush(&job->io, &job->team.exchange.end);
+	return ret ? ret : io_flush(&job->io, &job->team.meeting.end);
 }

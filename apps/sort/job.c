@@ -28,20 +28,32 @@ static int check_options(const struct sort_options *options)
 	return 0;
 }
 
-/* The namespace for the buckets. */
-static int choose_namespace(const struct sort_options *options, char out[AFAR_NAME_MAX + 1])
+/* The namespaces for the buckets, and to meet in. */
+static int choose_namespaces(struct afar_session *session, const struct sort_options *options,
+			     char out[AFAR_NAME_MAX + 1], char meet_out[AFAR_NAME_MAX + 1])
 {
-	if (options->ns) {
-		snprintf(out, AFAR_NAME_MAX + 1, "%s", options->ns);
-		return 0;
-	}
+	char output[AFAR_NAME_MAX + 1] = "", input[AFAR_NAME_MAX + 1] = "", what[600];
+	int ret = 0;
+
 	if (place_is_region(options->output))
-		return place_namespace(options->output, out);
-	if (place_is_region(options->input))
-		return place_namespace(options->input, out);
-	return app_fail(-EINVAL,
-			"sort %s into %s: the buckets need a namespace; name one with --ns",
-			options->input, options->output);
+		ret = place_namespace(options->output, output);
+	if (!ret && place_is_region(options->input))
+		ret = place_namespace(options->input, input);
+	if (ret)
+		return ret;
+	snprintf(out, AFAR_NAME_MAX + 1, "%s",
+		 options->ns ? options->ns
+		 : output[0] ? output
+			     : input);
+	if (!out[0])
+		return app_fail(-EINVAL,
+				"sort %s into %s: the buckets need a namespace; name one with --ns",
+				options->input, options->output);
+	snprintf(what, sizeof(what), "sort %s into %s", options->input, options->output);
+	return team_choose(
+		session, what, options->meet_ns,
+		(const char *[]){out, output[0] ? output : NULL, input[0] ? input : NULL}, 3,
+		meet_out);
 }
 
 /* Finds out whether the input's last line lacks its end, which the output gets. */
@@ -107,26 +119,21 @@ static int make_plan(struct afar_session *session, const struct sort_options *op
 			       options->bucket_bytes, out);
 }
 
-/* Fails if there is no such namespace, or if the buckets cannot be there. */
-static int look_for_namespace(struct afar_session *session, const struct sort_options *options,
-			      const char *name, bool is_for_buckets)
+/* Fails if the output's namespace is not there. */
+static int look_for_output(struct afar_session *session, const struct sort_options *options,
+			   char out[AFAR_NAME_MAX + 1])
 {
-	struct afar_namespace_stat stat = {.size = sizeof(stat)};
 	struct afar_namespace *ns;
 	char what[600];
-	int ret = afar_namespace_open(session, name, &ns);
+	int ret = place_namespace(options->output, out);
 
+	if (ret)
+		return ret;
+	ret = afar_namespace_open(session, out, &ns);
 	if (!ret) {
-		ret = afar_namespace_stat(ns, &stat);
 		afar_namespace_close(ns);
-	}
-	if (!ret && is_for_buckets && stat.tier == AFAR_TIER_FLASH)
-		return app_fail(-EINVAL,
-				"sort %s into %s: the buckets cannot be in %s, which is on flash; "
-				"name a namespace in memory with --ns",
-				options->input, options->output, name);
-	if (!ret)
 		return 0;
+	}
 	snprintf(what, sizeof(what), "sort %s into %s", options->input, options->output);
 	return app_fail_last(ret, what);
 }
@@ -134,7 +141,7 @@ static int look_for_namespace(struct afar_session *session, const struct sort_op
 int sort_look(struct afar_session *session, const struct sort_options *options,
 	      struct sort_needs *out)
 {
-	char output_ns[AFAR_NAME_MAX + 1];
+	char output_ns[AFAR_NAME_MAX + 1] = "";
 	struct job_layout layout;
 	struct place input;
 	struct plan plan;
@@ -142,13 +149,9 @@ int sort_look(struct afar_session *session, const struct sort_options *options,
 
 	*out = (struct sort_needs){0};
 	if (!ret)
-		ret = choose_namespace(options, out->ns);
-	if (!ret)
-		ret = look_for_namespace(session, options, out->ns, true);
+		ret = choose_namespaces(session, options, out->ns, out->meet_ns);
 	if (!ret && place_is_region(options->output))
-		ret = place_namespace(options->output, output_ns);
-	if (!ret && place_is_region(options->output))
-		ret = look_for_namespace(session, options, output_ns, false);
+		ret = look_for_output(session, options, output_ns);
 	if (!ret)
 		ret = place_open(session, options->input, &input);
 	if (ret)
@@ -161,8 +164,12 @@ int sort_look(struct afar_session *session, const struct sort_options *options,
 	out->input_bytes = plan.input_bytes;
 	out->output_bytes = plan.output_bytes;
 	out->worker_bytes = plan_worker_bytes(&plan);
-	out->ns_bytes = layout.bytes;
-	if (place_is_region(options->output) && !strcmp(output_ns, out->ns))
+	out->ns_bytes = plan_exchange_bytes(&plan);
+	if (strcmp(out->meet_ns, out->ns) == 0)
+		out->ns_bytes += layout.bytes;
+	else
+		out->meet_bytes = layout.bytes;
+	if (strcmp(output_ns, out->ns) == 0)
 		out->ns_bytes += plan.output_bytes;
 	return 0;
 }
@@ -202,6 +209,7 @@ static struct team_options team_of(const struct sort_job *job)
 	return (struct team_options){
 		.what = job->what,
 		.ns = job->ns,
+		.meet_ns = job->meet_ns,
 		.job = options->job,
 		.worker = options->worker,
 		.nr_workers = options->nr_workers,
@@ -226,10 +234,10 @@ static int begin(struct afar_session *session, const struct sort_options *option
 		return app_fail(-ENOMEM, "sort %s: out of memory", options->input);
 	job->options = *options;
 	job->session = session;
-	job->input = job->output = job->team.meeting =
+	job->input = job->output = job->team.meeting = job->team.exchange =
 		(struct place){.end = {.text = "", .fd = -1}};
 	snprintf(job->what, sizeof(job->what), "sort %.256s", options->input);
-	ret = choose_namespace(options, job->ns);
+	ret = choose_namespaces(session, options, job->ns, job->meet_ns);
 	return ret ? ret : place_open(session, options->input, &job->input);
 }
 
@@ -263,7 +271,8 @@ int sort_prepare(struct afar_session *session, const struct sort_options *option
 		ret = create_output(job);
 	}
 	if (!ret)
-		ret = team_create(&job->team, session, &team, job->layout.bytes);
+		ret = team_create(&job->team, session, &team, job->layout.bytes,
+				  plan_exchange_bytes(&job->plan));
 	return begun(out, ret);
 }
 
@@ -331,12 +340,8 @@ void sort_end(struct sort_job *job)
 		place_discard(&job->output);
 	place_close(&job->input);
 	place_close(&job->output);
-	if (does_lead) {
-		if (!job->is_done)
-			room_join(&job->team.room, &job->output_room);
-		room_give_back(job->session, &job->team.room, 0);
-		room_give_back(job->session, &job->output_room,
+	if (does_lead)
+		team_give_back(&job->team, &job->output_room,
 			       job->is_done ? job->plan.output_bytes : 0);
-	}
 	free(job);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The workers of a sort share its input, its output, and the region of their team. There they publish samples, keep the
- * buckets, and count.
+ * The workers of a sort share its input, its output, and the regions of their team. Where they meet they publish samples
+ * and count; the buckets are what they exchange.
  */
 #ifndef APPS_SORT_JOB_H
 #define APPS_SORT_JOB_H
@@ -37,20 +37,19 @@ struct chunk {
 
 #define CHUNK_UNUSED UINT32_MAX
 
-/* Words of the region that count up. */
+/* Words that count up. */
 enum job_counter {
 	JOB_CHUNKS,  /* chunks taken */
 	JOB_BUCKETS, /* buckets taken, to be sorted */
 	JOB_COUNTERS,
 };
 
-/* Offsets in the region. */
+/* Offsets where they meet. */
 struct job_layout {
 	uint64_t counters;
 	uint64_t
 		samples; /* nr_samples for each worker, behind a line of 64 bytes with their number */
 	uint64_t table; /* a struct chunk for each chunk */
-	uint64_t chunks;
 	uint64_t bytes;
 };
 
@@ -62,14 +61,21 @@ struct sort_job {
 	struct plan plan;
 	struct job_layout layout;
 	struct io io;
-	struct room output_room; /* at worker 0 */
-	bool is_done;		 /* the output is complete */
-	const char *step;	 /* for show() */
-	char what[300];		 /* it is, for people */
-	char ns[AFAR_NAME_MAX + 1];
+	struct room output_room;    /* at worker 0 */
+	bool is_done;		    /* the output is complete */
+	const char *step;	    /* for show() */
+	char what[300];		    /* it is, for people */
+	char ns[AFAR_NAME_MAX + 1]; /* of the buckets */
+	char meet_ns[AFAR_NAME_MAX + 1];
 };
 
 void job_lay_out(const struct plan *plan, struct job_layout *out);
+
+/* Returns where a chunk begins in what the workers exchange. */
+static inline uint64_t job_chunk_at(const struct plan *plan, uint64_t number)
+{
+	return number * plan->chunk_bytes;
+}
 
 /* Waits until all have met, and gets the plan. */
 int job_meet(struct sort_job *job);

@@ -201,7 +201,7 @@ static int sort_check(struct cli *cli, const struct cli_command *command, int ar
 /* The flags of `sort run`, as they were typed. */
 struct request {
 	struct job_flags job;
-	const char *ns, *bucket, *lines, *replace, *verbose;
+	const char *ns, *meet, *bucket, *lines, *replace, *verbose;
 	char what[300]; /* the job, for people */
 };
 
@@ -210,6 +210,7 @@ static int take_options(const struct cli *cli, const struct cli_command *command
 {
 	snprintf(request->what, sizeof(request->what), "sort %.256s", options->input);
 	options->ns = request->ns;
+	options->meet_ns = request->meet;
 	options->is_lines = request->lines != NULL;
 	options->may_replace = request->replace != NULL;
 	options->is_verbose = request->verbose != NULL;
@@ -239,6 +240,10 @@ static int say_needs(struct cli *cli, const struct sort_options *options)
 	printf("sorting %s with %u worker%s: takes %s of ", size_text(needs.input_bytes, input),
 	       options->nr_workers, cli_plural(options->nr_workers), size_text(needs.ns_bytes, ns));
 	cli_print(needs.ns);
+	if (needs.meet_bytes) {
+		printf(", %s of ", size_text(needs.meet_bytes, ns));
+		cli_print(needs.meet_ns);
+	}
 	printf(", and about %s in each worker\n", size_text(needs.worker_bytes, worker));
 	fflush(stdout);
 	return 0;
@@ -263,6 +268,10 @@ static int start_others(struct cli *cli, const struct request *request,
 	if (options->ns) {
 		words[nr++] = "--ns";
 		words[nr++] = options->ns;
+	}
+	if (options->meet_ns) {
+		words[nr++] = "--meet";
+		words[nr++] = options->meet_ns;
 	}
 	if (options->is_lines)
 		words[nr++] = "--lines";
@@ -339,6 +348,9 @@ static int sort_run(struct cli *cli, const struct cli_command *command, int argc
 		{"lines", NULL, "items are lines, not records of 100 bytes", &request.lines},
 		{"ns", "NS", "for the buckets (default: that of the output, else of the input)",
 		 &request.ns},
+		{"meet", "NS",
+		 "where workers meet, in memory (default: that of the buckets, output or input)",
+		 &request.meet},
 		{"replace", NULL, "a region of that name", &request.replace},
 		{"bucket", "SIZE", "sorted at a time (default 4M)", &request.bucket},
 		{"worker", "I/N", "be worker I, from 0 on, of N on several machines",

@@ -112,9 +112,12 @@ void job_lay_out(const struct plan *plan, struct job_layout *out)
 	out->samples = at += LINE;
 	at += plan->nr_workers * plan_samples_bytes(plan);
 	out->table = at;
-	at += (uint64_t)plan->nr_chunks * sizeof(struct chunk);
-	out->chunks = at = round_up(at, CHUNK_MIN);
-	out->bytes = at + (uint64_t)plan->nr_chunks * plan->chunk_bytes;
+	out->bytes = at + (uint64_t)plan->nr_chunks * sizeof(struct chunk);
+}
+
+uint64_t plan_exchange_bytes(const struct plan *plan)
+{
+	return (uint64_t)plan->nr_chunks * plan->chunk_bytes;
 }
 
 uint64_t plan_samples_bytes(const struct plan *plan)

@@ -30,8 +30,10 @@
 struct sort_options {
 	const char *input;
 	const char *output;
-	const char *ns;	 /* for the buckets; NULL: that of the output, else of the input */
-	const char *job; /* the name of the region where the workers meet; all give the same */
+	const char *ns; /* for the buckets; NULL: that of the output, else of the input */
+	/* Where the workers meet, in memory; NULL: the first in memory of the buckets', the output's and the input's. */
+	const char *meet_ns;
+	const char *job; /* the name of the region where they meet; all give the same */
 	unsigned worker; /* which of them the caller is; 0 leads the others */
 	unsigned nr_workers;
 	bool is_lines;	       /* items are lines, not records */
@@ -50,16 +52,18 @@ struct sort_options {
 struct sort_needs {
 	uint64_t input_bytes;
 	uint64_t output_bytes;
-	uint64_t
-		ns_bytes; /* of the namespace for the buckets, and of the output's if that is the same */
+	/* The namespace for the buckets gives so much, also for a meeting and an output that are there. */
+	uint64_t ns_bytes;
+	uint64_t meet_bytes;   /* of the namespace for the meeting, if that is another; else 0 */
 	uint64_t worker_bytes; /* of each worker's own memory, about */
 	char ns[AFAR_NAME_MAX + 1];
+	char meet_ns[AFAR_NAME_MAX + 1];
 };
 
 /*
  * Looks at the input and says what the sort will need. Reads the input's last byte, and changes nothing.
- * Errors: -ENOENT, -EINVAL (a name; records that are cut short; no namespace for the buckets, or one on flash), -ENODATA (the output is a
- * region, and the input is empty), those of opening.
+ * Errors: -ENOENT, -EINVAL (a name; records that are cut short; no namespace for the buckets, or none in memory to meet in), -ENODATA
+ * (the output is a region, and the input is empty), those of opening.
  */
 int sort_look(struct afar_session *session, const struct sort_options *options,
 	      struct sort_needs *out);
@@ -67,7 +71,7 @@ int sort_look(struct afar_session *session, const struct sort_options *options,
 struct sort_job;
 
 /*
- * Prepares the sort, for worker 0: makes the output and the region of the job, and reserves what the namespaces lack. The
+ * Prepares the sort, for worker 0: makes the output and the regions of the job, and reserves what the namespaces lack. The
  * other workers may come before or afterwards. `*out` is the caller's until sort_end().
  * Errors: -EEXIST (the output, or a job of this name), -ENOSPC, -AFAR_ENOSERVER, -EACCES.
  */
@@ -84,7 +88,7 @@ int sort_join(struct afar_session *session, const struct sort_options *options,
  */
 int sort_work(struct sort_job *job);
 /*
- * Ends the caller's part. The region of the job goes with its last worker; it has no name any more once all have met. If
+ * Ends the caller's part. The regions of the job go with its last worker; they have no names once all have met. If
  * the job has failed, removes the output, and at worker 0 gives back what it had reserved. Call it at worker 0 after the
  * others have ended, as far as they are known. NULL is allowed.
  */

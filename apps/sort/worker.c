@@ -81,6 +81,8 @@ static int meet(struct worker *worker)
 	if (!ret)
 		ret = io_connect(&job->io, &job->output.end);
 	if (!ret)
+		ret = io_connect(&job->io, &job->team.exchange.end);
+	if (!ret)
 		ret = io_connect(&job->io, &job->team.meeting.end);
 	if (!ret && job->options.worker == 0)
 		ret = clear_counters(job);

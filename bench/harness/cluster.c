@@ -235,7 +235,7 @@ static const char *environment(const char *name, const char *otherwise)
 
 static void describe_lanes(const struct cluster *cluster, char *out, size_t size)
 {
-	const char *host = environment("AFAR_TEST_HOST", "127.0.0.1");
+	const char *host = environment("AFAR_TEST_HOST", cluster->own_host);
 
 	if (cluster->lanes)
 		snprintf(out, size, "%s", cluster->lanes);
@@ -256,6 +256,7 @@ struct arguments {
 	char memory[32], stage[32], flash[32];
 	char name[24];
 	char lanes[96];
+	char control[32];
 	char congestion[32];
 };
 
@@ -280,6 +281,7 @@ static void add_server(struct arguments *arguments, const struct cluster *cluste
 		       const struct daemon_process *server)
 {
 	describe_lanes(cluster, arguments->lanes, sizeof(arguments->lanes));
+	snprintf(arguments->control, sizeof(arguments->control), "%s:0", cluster->own_host);
 	snprintf(arguments->memory, sizeof(arguments->memory), "%lluM",
 		 (unsigned long long)cluster->server_bytes >> 20);
 	snprintf(arguments->stage, sizeof(arguments->stage), "%llu",
@@ -291,6 +293,8 @@ static void add_server(struct arguments *arguments, const struct cluster *cluste
 		 environment("AFAR_CONGESTION", "auto"));
 	add(arguments, "--memory", arguments->memory);
 	add(arguments, "--name", arguments->name);
+	if (cluster->host == cluster->own_host)
+		add(arguments, "--control", arguments->control);
 	add(arguments, "--data-listen", arguments->lanes);
 	add(arguments, "--stage", arguments->stage);
 	add(arguments, "--congestion", arguments->congestion);

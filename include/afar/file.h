@@ -26,6 +26,23 @@ int afar_file_open(struct afar_fs *fs, const struct afar_who *who, uint64_t ino,
  * closed, unless afar_fs_link() has given it one, which O_EXCL forbids. */
 int afar_file_create(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *name,
 		     uint32_t mode, int flags, struct afar_file **out, struct afar_file_stat *stat);
+
+struct afar_open_options {
+	size_t size;   /* sizeof(struct afar_open_options) */
+	uint32_t mode; /* permissions of a file that is made */
+	uint32_t reserved;
+};
+
+/*
+ * Opens what a path leads to, from the directory `dir`, or from the root if it begins with '/'. `flags` as for
+ * afar_file_open(), and O_CREAT (makes the file if it is not there), O_EXCL (with O_CREAT: fails if it is) and O_NOFOLLOW.
+ * `options` may be NULL: mode 0666. No umask changes the mode. Asks the manager two or three times. `out` as of afar_file_open().
+ * Errors: those of afar_fs_walk(), afar_file_open() and afar_file_create(). With O_CREAT -EISDIR: the path ends with '/'. Likewise
+ * -EINVAL: its last name is a symbolic link to what is not there.
+ */
+int afar_file_open_path(struct afar_fs *fs, const struct afar_who *who, uint64_t dir,
+			const char *path, int flags, const struct afar_open_options *options,
+			struct afar_file **out);
 /*
  * Commits the size and times, and closes the handle, also if it fails. It fails when something that
  * was written is known to be lost. Does not make the data durable. Blocks for the manager. If a

@@ -202,6 +202,10 @@ int64_t afar_fs_list_lost(struct afar_fs *fs, afar_fs_say_lost say, void *argume
  * power. -AFAR_EUNSYNCED, once: some of it may have been lost before. Sizes and times of files that
  * are open are not committed. On dram: nothing. */
 int afar_fs_sync(struct afar_fs *fs);
+/* Says that other sessions write for whom this program syncs, as those that a mount lets past it. From now on each sync through this
+ * handle asks all stores, not only those to which it has written itself. Only the writer hears that a store has lost what was not
+ * synced. Returns 0; -EINVAL: `fs` is null, or closed. */
+int afar_fs_sync_others(struct afar_fs *fs);
 
 /* ---- Names and inodes -------------------------------------------------------------------------- */
 

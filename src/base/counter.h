@@ -24,6 +24,12 @@ static inline void counter_add(struct counter *counter, uint64_t more)
 	atomic_store_explicit(&counter->value, counter_get(counter) + more, memory_order_relaxed);
 }
 
+/* Likewise: for what may also fall. */
+static inline void counter_set(struct counter *counter, uint64_t value)
+{
+	atomic_store_explicit(&counter->value, value, memory_order_relaxed);
+}
+
 /* Adds without overflow. Use it for numbers that peers send. */
 static inline uint64_t saturating_add(uint64_t a, uint64_t b)
 {

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "manager/counts.h"
 #include "manager/dispatch/core.h"
 #include "manager/tables/state.h"
 #include "manager/tables/store.h"
@@ -64,6 +65,8 @@ struct core {
 	struct cds_list_head waiting; /* requests, each by the rule of its call */
 	uint64_t heard_at;	      /* what had come by then has been handled */
 	size_t nr_looks;	      /* under way: use.c */
+	struct cds_list_head viewing; /* events: views.c */
+	struct manager_counts counts;
 
 	/* These are of the batch that runs. */
 	struct cds_list_head answering;	  /* requests whose replies wait for the commit */

@@ -13,30 +13,18 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/slow.h"
 #include "manager/connections/keyring.h"
 #include "manager/connections/outgoing.h"
 #include "manager/dispatch/writer.h"
 #include "manager/manager.h"
+#include "manager/manager_private.h"
 #include "manager/members/principals.h"
 #include "manager/metastore/metastore.h"
 
 #define LEASE_MS_DEFAULT    10000U
 #define STORE_BYTES_DEFAULT ((uint64_t)16 << 30)
 #define REQUESTS_MAX	    4096U /* of one peer, unanswered */
-
-struct manager {
-	struct keyring *keyring;
-	struct metastore *metastore;
-	struct core *core;
-	struct writer *writer;
-	struct rpc_listener *listener;
-	uint64_t incarnation;
-
-	pthread_mutex_t lock;
-	pthread_cond_t is_alone; /* no connections are left */
-	struct cds_list_head peers;
-	unsigned nr_connected; /* peers that are not forgotten */
-};
 
 /* A connection. Made when it opens; freed when the core has forgotten it and answered its requests.
  * Those that wait for servers may be answered long after it is gone. */
@@ -150,6 +138,12 @@ static const char *environment_principal(void *context, void *peer_handle)
 	is_revoked = peer->is_revoked;
 	pthread_mutex_unlock(&manager->lock);
 	return is_revoked ? NULL : rpc_connection_identity(peer->connection);
+}
+
+static const char *environment_address(void *context, void *peer)
+{
+	(void)context;
+	return rpc_connection_peer(((struct peer *)peer)->connection);
 }
 
 static void environment_close_principal(void *context, const char *principal)
@@ -282,6 +276,8 @@ static void on_request(struct rpc_connection *connection, const Afar__Frame *fra
 		goto out_of_memory;
 	*pending = (struct pending){peer, call};
 	event->call = pending;
+	event->came_at = clock_ns();
+	event->times.came = slow_is_on() ? event->came_at : 0;
 	event->session = frame->session;
 	event->request_id = frame->request_id;
 	event->settled_below = frame->settled_below;
@@ -316,6 +312,7 @@ static int open_core(struct manager *manager, const struct manager_options *opti
 		.answer = environment_answer,
 		.call = environment_call,
 		.principal = environment_principal,
+		.address = environment_address,
 		.close_peer = environment_close_peer,
 		.close_principal = environment_close_principal,
 		.forget_peer = environment_forget_peer,

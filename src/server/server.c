@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/uri.h"
@@ -29,29 +30,11 @@
 #include "server/memory/extent.h"
 #include "server/memory/zero.h"
 #include "server/server.h"
+#include "server/server_private.h"
 #include "server/stores/pressure.h"
 #include "server/stores/stores.h"
 
 #define SPIN_US_DEFAULT 50U
-#define NAME_MAX_BYTES	256
-
-struct server {
-	/* Copies of the options, so that the caller need not keep those. */
-	char name[NAME_MAX_BYTES];
-	char manager_host[URI_HOST_MAX];
-	char folder[PATH_MAX];
-	struct key key;
-
-	struct incarnation incarnation;
-	struct lanes *lanes;
-	struct tickets *tickets;
-	struct extent_pool *pool;
-	struct stores stores;
-	struct pressure *pressure; /* NULL: nobody asks for it */
-	struct control *control;
-	struct fence fence;
-	struct membership *membership;
-};
 
 /* The pool and the progress threads call this; the membership exists before they start. */
 static void on_changed(void *context)
@@ -348,6 +331,7 @@ int server_start(struct rpc_loop *loop, const struct server_options *options, st
 
 	if (!server)
 		return error_code(-ENOMEM);
+	server->started_at = clock_ns();
 	stores_init(&server->stores);
 	ret = copy_options(server, options);
 	if (ret == 0)

@@ -13,7 +13,7 @@ start_all() {
 	start_daemon manager --role manager --data "$folder" --lease-ms 60000 --listen "$host:${port:-0}" "$@"
 	AFAR_CLUSTER=$uri
 	export AFAR_CLUSTER
-	start_daemon one --role server --data "$folder-one" --name one --data-listen tcp:127.0.0.1:0 \
+	start_daemon one --role server --data "$folder-one" --name one --data-listen "tcp:$host:0" \
 		--key "$folder/server.key" --manager "$AFAR_CLUSTER" --memory 128M --flash 160M
 	"$AFAR" ns create n
 	"$AFAR" ns reserve n 8M

@@ -15,8 +15,8 @@ scratch=$(mktemp -d "${TMPDIR:-/tmp}/afar-test-XXXXXX")
 HOME=$scratch
 export HOME
 running= # pids of what runs in the background
-# The manager's address. Each test has another, so a port stays the test's while nothing listens there: what takes any port
-# that is free, as each connection does, takes one of 127.0.0.1.
+# Where its daemons listen. Each test has another, so a port stays the test's while nothing listens there: what takes any
+# port that is free, as each connection does, takes one of 127.0.0.1.
 host=127.$((64 + $$ / 65536 % 128)).$(($$ / 256 % 256)).$(($$ % 256))
 cd "$scratch"
 
@@ -88,7 +88,7 @@ start_manager() {
 start_server() {
 	case ${AFAR_TEST_TRANSPORT:-tcp} in
 	local) lane=local ;;
-	*) lane=${AFAR_TEST_TRANSPORT:-tcp}:${AFAR_TEST_HOST:-127.0.0.1}:0 ;;
+	*) lane=${AFAR_TEST_TRANSPORT:-tcp}:${AFAR_TEST_HOST:-$host}:0 ;;
 	esac
 	start_daemon "$1" --role server --data "$scratch/$1" --name "$1" --data-listen "$lane" \
 		--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory "${2:-256M}"

@@ -15,7 +15,7 @@ start_cluster_in() {
 	start_daemon manager --role manager --data "$scratch/$folder" --lease-ms 2000 --listen "$host:${port:-0}" "$@"
 	AFAR_CLUSTER=$uri
 	export AFAR_CLUSTER
-	start_daemon one --role server --data "$scratch/$folder-one" --name one --data-listen tcp:127.0.0.1:0 \
+	start_daemon one --role server --data "$scratch/$folder-one" --name one --data-listen "tcp:$host:0" \
 		--key "$scratch/$folder/server.key" --manager "$AFAR_CLUSTER" --memory 128M --flash 160M
 	"$AFAR" volume create v 1M --tier flash
 }

@@ -24,7 +24,7 @@ fi
 
 # start_store NAME [SIZE]: a server with memory and flash.
 start_store() {
-	start_daemon "$1" --role server --data "$scratch/$1" --name "$1" --data-listen tcp:127.0.0.1:0 \
+	start_daemon "$1" --role server --data "$scratch/$1" --name "$1" --data-listen "tcp:$host:0" \
 		--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 128M --flash "${2:-160M}"
 }
 

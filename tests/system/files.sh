@@ -5,7 +5,7 @@
 . "$(dirname "$0")/cluster.sh"
 
 start_manager
-start_daemon one --role server --data "$PWD/one" --name one --data-listen tcp:127.0.0.1:0 \
+start_daemon one --role server --data "$PWD/one" --name one --data-listen "tcp:$host:0" \
 	--key "$PWD/manager/server.key" --manager "$AFAR_CLUSTER" --memory 256M --flash 96M
 start_server two 256M
 

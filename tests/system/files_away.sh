@@ -10,7 +10,7 @@
 tier=$1
 start_one() {
 	if [ "$tier" = flash ]; then
-		start_daemon "$1" --role server --data "$scratch/$1" --name "$1" --data-listen tcp:127.0.0.1:0 \
+		start_daemon "$1" --role server --data "$scratch/$1" --name "$1" --data-listen "tcp:$host:0" \
 			--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 64M --flash 512M
 	else
 		start_server "$1" 384M

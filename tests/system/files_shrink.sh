@@ -8,7 +8,7 @@ tier=$1
 
 start_manager
 for name in one two; do
-	start_daemon $name --role server --data "$scratch/$name" --name $name --data-listen tcp:127.0.0.1:0 \
+	start_daemon $name --role server --data "$scratch/$name" --name $name --data-listen "tcp:$host:0" \
 		--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 40M --flash 64M
 done
 # figure NAME: in bytes.

@@ -18,7 +18,7 @@ flash_server() {
 		return
 	fi
 	[ -e "$1.flash" ] || "$AFAR" flash create --sparse --size 1G "$1.flash" >/dev/null
-	start_daemon "$1" --role server --data "$PWD/$1" --name "$1" --data-listen tcp:127.0.0.1:0 \
+	start_daemon "$1" --role server --data "$PWD/$1" --name "$1" --data-listen "tcp:$host:0" \
 		--key "$PWD/manager/server.key" --manager "$AFAR_CLUSTER" --memory 64M --flash "$PWD/$1.flash"
 }
 

@@ -47,7 +47,7 @@ elif command -v setpriv >/dev/null; then
 	chown 65534 data.other
 	# Not over local: that would leave a folder for sockets of that user's in /tmp.
 	refused 1 'must be readable and writable' setpriv --reuid 65534 --clear-groups \
-		"$AFARD" --data data.other --listen 127.0.0.1:0 --data-listen 127.0.0.1:0 --flash good
+		"$AFARD" --data data.other --listen 127.0.0.1:0 --data-listen "$host:0" --flash good
 fi
 chmod 600 good
 

@@ -8,7 +8,7 @@
 # start_store SCRUB: a server with a store, which it makes at the first time.
 start_store() {
 	: "${scratch:?made by cluster.sh}"
-	start_daemon one --role server --data "$scratch/one" --name one --data-listen 127.0.0.1:0 --log error \
+	start_daemon one --role server --data "$scratch/one" --name one --data-listen "$host:0" --log error \
 		--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 64M --flash 128M --scrub "$1"
 }
 

@@ -59,6 +59,8 @@ by_several() {
 }
 printf '# a circle, a tail, a vertex alone, a loop, an edge twice\n0 1\n1 2\n2 0\n2 3\n\n3\t5\n5 5 \n2 3\n' >small
 compare small
+refused 1 'g:graph: no way leads from 5 to 0' "$AFAR" graph path g:graph --from 5 --to 0
+[ "$("$AFAR" graph path g:graph --from 0 --to 5 | tr '\n' ' ')" = "0 0 1 1 2 2 3 3 5 4 " ] || fail "the way to 5"
 compare small undirected
 printf '0 1 10\n0 2 3\n2 1 4\n1 3 0\n2 3 8\n3 0 4294967294\n' >weighted
 compare weighted weighted
@@ -85,6 +87,20 @@ by_several g:graph 2 3
 "$AFAR" graph sssp g:graph --from 0 --in-flight 1 | cmp - distances
 "$AFAR" graph sssp g:graph --from 0 --in-flight 256 | cmp - distances
 "$AFAR" graph bfs g:graph --from 0 --in-flight 1 | cmp - depths
+# A way is made of edges, and as long as the least distance.
+for vertex in 0 1 17 500 998; do
+	for in_flight in 1 64; do
+		"$AFAR" graph path g:graph --from 0 --to "$vertex" --in-flight $in_flight >way
+		python3 - "$vertex" <<'END' || fail "the way to $vertex: $(cat way)"
+import sys
+hops = [tuple(int(word) for word in line.split()) for line in open("way")]
+edges = {tuple(int(word) for word in line.split()) for line in open("random")}
+least = dict(line.split() for line in open("distances"))
+assert hops[0] == (0, 0) and hops[-1] == (int(sys.argv[1]), int(least[sys.argv[1]]))
+assert all((a, b, later - sooner) in edges for (a, sooner), (b, later) in zip(hops, hops[1:]))
+END
+	done
+done
 
 # What the packages of this machine depend on.
 if [ -r /var/lib/dpkg/status ]; then
@@ -174,6 +190,9 @@ refused 2 'how large. Give --scale' "$AFAR" graph rmat g:bad
 refused_late 'write no/such: No such file' "$AFAR" graph pagerank g:rmat -o no/such
 refused 1 'graph g:rmat: .*mail2' "$AFAR" graph pagerank g:rmat --ns mail2 --workers 2
 refused 2 "worker '3/3' is not I/N" "$AFAR" graph pagerank g:rmat --worker 3/3 --job a
+refused 1 'there is no vertex 4096; its vertices are 0 to 4095' "$AFAR" graph path g:rmat --from 0 --to 4096
+refused 2 'to which vertex. Give --to' "$AFAR" graph path g:rmat --from 0
+refused 2 'unknown flag --workers' "$AFAR" graph path g:rmat --from 0 --to 1 --workers 2
 refused 2 'in-flight .0. is not a number from 1 to 256' "$AFAR" graph bfs g:rmat --from 0 --in-flight 0
 "$AFAR" ns create tight --max 2M
 before=$(reserved tight)
@@ -201,6 +220,7 @@ damage 15 '\377' 'numbers of vertices and edges cannot be'
 damage 4104 '\377\377\377\377' 'where edges begin goes backwards'
 damage $((4096 + 2 * 8 * 4097)) '\377\377\377\377' 'an edge leads out of it'
 for workers in 1 2; do
+	refused 1 'an edge leads out of it' "$AFAR" graph path g:damaged --from 0 --to 1
 	refused 1 'an edge leads out of it' "$AFAR" graph bfs g:damaged --from 0 --workers $workers
 done
 computation=pagerank

@@ -24,7 +24,7 @@ own() {
 }
 
 start_server_one() {
-	start_daemon one --role server --data "$scratch/one" --name one --data-listen tcp:127.0.0.1:0 \
+	start_daemon one --role server --data "$scratch/one" --name one --data-listen "tcp:$host:0" \
 		--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 200M --flash 200M
 }
 

@@ -120,7 +120,7 @@ for name in manager one two; do
 	kill_daemon $name
 done
 start_daemon manager --role manager --data "$scratch/another" --lease-ms 1500 --listen "$host:$port" --key "$key" 7<&-
-start_daemon one --role server --data "$scratch/another-one" --name one --data-listen tcp:127.0.0.1:0 \
+start_daemon one --role server --data "$scratch/another-one" --name one --data-listen "tcp:$host:0" \
 	--key "$scratch/another/server.key" --manager "$AFAR_CLUSTER" --memory 256M 7<&-
 "$AFAR" fs create home --mode 777
 echo "of another cluster" >new

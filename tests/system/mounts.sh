@@ -40,7 +40,7 @@ start_flash_cluster() {
 
 # start_flash_server NAME: also again, on what it had.
 start_flash_server() {
-	start_daemon "$1" --role server --data "$scratch/$1" --name "$1" --data-listen tcp:127.0.0.1:0 \
+	start_daemon "$1" --role server --data "$scratch/$1" --name "$1" --data-listen "tcp:$host:0" \
 		--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 512M --flash 1G
 }
 

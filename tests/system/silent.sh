@@ -6,7 +6,7 @@
 . "$(dirname "$0")/cluster.sh"
 
 start_manager
-start_daemon one --role server --data "$scratch/one" --name one --data-listen tcp:127.0.0.1:0 \
+start_daemon one --role server --data "$scratch/one" --name one --data-listen "tcp:$host:0" \
 	--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 64M --flash 64M
 "$AFAR" status | grep -Eq '^one +up ' || fail "$("$AFAR" status)"
 if "$AFAR" status | grep -q silent; then

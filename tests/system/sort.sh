@@ -125,8 +125,6 @@ refused 1 'whole records of 100: 50 are left over' "$AFAR" sort run short s:x
 refused 1 'whole records of 100: 50 are left over' "$AFAR" sort verify short
 refused 1 'is empty, and a region' "$AFAR" sort run nothing s:x
 refused 1 'need a namespace; name one with --ns' "$AFAR" sort run made file_out
-"$AFAR" ns create flash --tier flash >/dev/null 2>&1
-refused 1 'cannot be in flash, which is on flash' "$AFAR" sort run made flash:x
 refused 1 'No such file' "$AFAR" sort run missing s:x
 refused 1 'no ordinary file' "$AFAR" sort run . s:x
 refused 1 's:missing' "$AFAR" sort run s:missing s:x

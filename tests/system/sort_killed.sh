@@ -201,8 +201,8 @@ mkfifo held
 "$AFAR" sort run s:in s:out --worker 0/2 --job alone >said 2>line &
 sorting=$!
 running="$running $sorting"
-eventually names alone in out
-"$AFAR" region get s:alone --partial - >held 2>/dev/null &
+eventually names alone alone-exchange in out
+"$AFAR" region get s:alone-exchange --partial - >held 2>/dev/null &
 holder=$!
 running="$running $holder"
 exec 5<held
@@ -221,7 +221,7 @@ gives_back
 "$AFAR" sort run s:in fileout --worker 0/2 --job alone >said 2>line &
 sorting=$!
 running="$running $sorting"
-eventually names alone in
+eventually names alone alone-exchange in
 "$AFAR" sort run s:in fileout >said 2>other && fail "two sorts make one file"
 grep -Eq '^afar: write fileout: another program makes fileout.afar-sort.part' other || fail "it says $(cat other)"
 [ "$(wc -l <other)" -eq 1 ] || fail "it says $(cat other)"

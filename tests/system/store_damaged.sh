@@ -6,7 +6,7 @@
 . "$(dirname "$0")/cluster.sh"
 
 device=$scratch/one/server/flash
-set -- --role server --data "$scratch/one" --name one --data-listen tcp:127.0.0.1:0 --manager
+set -- --role server --data "$scratch/one" --name one --data-listen "tcp:$host:0" --manager
 # zero BLOCK…: of the device.
 zero() {
 	for block; do

@@ -10,7 +10,7 @@ start_flash() {
 	flash=$1
 	shift
 	# shellcheck disable=SC2154 # cluster.sh assigns it
-	start_daemon "$flash" --role server --data "$scratch/$flash" --name "$flash" --data-listen tcp:127.0.0.1:0 \
+	start_daemon "$flash" --role server --data "$scratch/$flash" --name "$flash" --data-listen "tcp:$host:0" \
 		--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 64M "$@"
 }
 

@@ -19,7 +19,7 @@ export AFARD="$AFARD_GATED"
 AFARD_FAIL_FLUSHES=$scratch/fails
 export AFARD_FAIL_FLUSHES
 start_gated() {
-	start_daemon one --role server --data "$scratch/one" --name one --data-listen tcp:127.0.0.1:0 \
+	start_daemon one --role server --data "$scratch/one" --name one --data-listen "tcp:$host:0" \
 		--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 64M --flash 512M
 }
 

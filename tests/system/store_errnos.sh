@@ -9,7 +9,7 @@ start_manager
 export AFARD="$AFARD_GATED"
 AFARD_FAIL_FLUSHES=$scratch/fails
 export AFARD_FAIL_FLUSHES
-set -- --role server --data "$scratch/one" --name one --data-listen tcp:127.0.0.1:0 \
+set -- --role server --data "$scratch/one" --name one --data-listen "tcp:$host:0" \
 	--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 64M --flash 256M
 start_daemon one "$@"
 "$AFAR" ns create kept --tier flash

@@ -6,7 +6,7 @@
 . "$(dirname "$0")/cluster.sh"
 
 start_flash() {
-	start_daemon "$1" --role server --data "$scratch/$1" --name "$1" --data-listen 127.0.0.1:0 \
+	start_daemon "$1" --role server --data "$scratch/$1" --name "$1" --data-listen "$host:0" \
 		--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 64M --flash 256M
 }
 # store_of SERVER: its number.

@@ -7,13 +7,13 @@
 
 # start_flash NAME FLASH: a server with a store, a size or a path.
 start_flash() {
-	start_daemon "$1" --role server --data "$PWD/$1" --name "$1" --data-listen tcp:127.0.0.1:0 \
+	start_daemon "$1" --role server --data "$PWD/$1" --name "$1" --data-listen "tcp:$host:0" \
 		--key "$PWD/manager/server.key" --manager "$AFAR_CLUSTER" --memory 64M --flash "$2"
 }
 
 # refused_store NAME FLASH PATTERN: its server does not join, and says why.
 refused_store() {
-	"$AFARD" --role server --data "$PWD/$1" --name "$1" --data-listen tcp:127.0.0.1:0 \
+	"$AFARD" --role server --data "$PWD/$1" --name "$1" --data-listen "tcp:$host:0" \
 		--key "$PWD/manager/server.key" --manager "$AFAR_CLUSTER" --memory 64M --flash "$2" \
 		>"$1.out" 2>"$1.err" &
 	refused=$!

@@ -10,7 +10,7 @@ export AFARD="$AFARD_GATED"
 AFARD_FAIL_FLUSHES=$scratch/device
 export AFARD_FAIL_FLUSHES
 start_store() {
-	start_daemon one --role server --data "$scratch/one" --name one --data-listen tcp:127.0.0.1:0 --scrub 0 \
+	start_daemon one --role server --data "$scratch/one" --name one --data-listen "tcp:$host:0" --scrub 0 \
 		--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 64M --flash 192M "$@"
 }
 start_store --cache 8M

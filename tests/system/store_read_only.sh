@@ -11,7 +11,7 @@ start_flash() {
 	# shellcheck disable=SC2154 # cluster.sh assigns it
 	AFARD_FAIL_FLUSHES=$scratch/$flash.fails
 	export AFARD_FAIL_FLUSHES
-	start_daemon "$flash" --role server --data "$scratch/$flash" --name "$flash" --data-listen tcp:127.0.0.1:0 \
+	start_daemon "$flash" --role server --data "$scratch/$flash" --name "$flash" --data-listen "tcp:$host:0" \
 		--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 64M --flash 64M "$@"
 }
 

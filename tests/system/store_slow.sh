@@ -9,8 +9,8 @@ start_manager
 export AFARD="$AFARD_GATED"
 AFARD_FAIL_FLUSHES=$scratch/device
 export AFARD_FAIL_FLUSHES
-start_daemon one --role server --data "$scratch/one" --name one --data-listen tcp:127.0.0.1:0 \
-	--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 256M --flash 256M
+start_daemon one --role server --data "$scratch/one" --name one --data-listen "tcp:$host:0" \
+	--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 256M --flash 256M --log-format json --slow 1
 "$AFAR" ns create kept --tier flash
 "$AFAR" ns create quick
 random_file in 300000
@@ -24,6 +24,13 @@ is_slow() {
 	"$AFAR" store ls | grep -q 'slow: an I/O takes [0-9]* s'
 }
 eventually is_slow
+"$AFAR" region put in kept:slow >slow.out 2>&1 &
+putting=$!
+running="$running $putting"
+has_come() { # all bytes of the second put
+	[ "$("$AFAR" status --json | sed -n 's/^ *"bytes_in": \([0-9]*\),\{0,1\}$/\1/p' | sort -n | tail -n 1)" -gt 600000 ]
+}
+eventually has_come
 "$AFAR" status | grep -q 'slow: an I/O takes [0-9]* s' || fail "status does not show it: $("$AFAR" status)"
 # Memory of the same server is reserved, used and given back meanwhile.
 "$AFAR" region put in quick:a >put.out 2>&1
@@ -43,6 +50,22 @@ is_well() {
 	"$AFAR" store ls | grep -q ' ok '
 }
 eventually is_well
+wait "$putting" || fail "a put that had to wait: $(cat slow.out)"
+forget "$putting"
+# The log tells which transfer took so long, and where, once its client has the answer.
+is_told() {
+	grep -Eq '"message":"slow: (durable_write of [0-9]+ bytes|sync of store) .* for session ' one.err
+}
+eventually is_told
+python3 -c '
+import json
+told = [t for t in map(json.loads, open("one.err")) if "store" in t]
+for t in told:
+    assert len(t["store"]) == len(t["session"]) == 16 and t["kind"] in ("read", "write", "durable_write", "sync"), t
+    assert t["kind"] == "sync" or (t["transport"] == "tcp" and t["way"] in ("device", "merged", "cache")), t
+    assert t["kind"] == "sync" or t["queued_us"] + t["device_us"] <= t["total_us"] + 2, t
+assert any(t["kind"] != "sync" for t in told), told
+' || fail "$(cat one.err)"
 if [ "${1:-}" != long ]; then
 	wait "$reserving" || fail "what waited for the device: $(cat reserve.out)"
 fi

@@ -7,7 +7,7 @@
 . "$(dirname "$0")/cluster.sh"
 
 start_manager
-start_daemon one --role server --data "$scratch/one" --name one --data-listen tcp:127.0.0.1:0 --flash 64M \
+start_daemon one --role server --data "$scratch/one" --name one --data-listen "tcp:$host:0" --flash 64M \
 	--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 64M
 "$AFAR" key add alice --out alice
 "$AFAR" key add bob --uid "$(id -u)" --gid "$(id -g)" --out bob
@@ -80,9 +80,10 @@ graph pagerank NAME:a
 graph components NAME:a
 graph bfs NAME:a --from 0
 graph sssp NAME:a --from 0
+graph path NAME:a --from 0 --to 1
 END
 # They name nothing of the kind (or only oneself does), or list, which is looked at below.
-others='up init join status top ns ls volume ls fs ls umount key add key ls key set key revoke manager accept-older manager check server rm store ls store add store rm
+others='up init join status top doctor ns ls volume ls fs ls umount run key add key ls key set key revoke manager accept-older manager check server rm store ls store add store rm
 	store forget store free-orphans bench flash create flash info flash check flash repair help'
 
 # Each command that there is is in one of the two.

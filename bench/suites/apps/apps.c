@@ -55,13 +55,23 @@ int apps_generate(const char *where, uint64_t bytes)
 	return apps_run(arguments, NULL);
 }
 
-int apps_start_cluster(uint64_t server_bytes, struct cluster **out)
+static int use_cluster(int ret, struct cluster *const *cluster)
 {
-	int ret = cluster_start_over(CLUSTER_LOCAL_AND_TCP, APPS_NR_SERVERS, server_bytes, out);
-
-	if (!ret && setenv("AFAR_CLUSTER", cluster_uri(*out), 1))
+	if (!ret && setenv("AFAR_CLUSTER", cluster_uri(*cluster), 1))
 		ret = bench_fail(-errno, "no memory for the suite");
 	return ret;
+}
+
+int apps_start_cluster(uint64_t server_bytes, struct cluster **out)
+{
+	return use_cluster(
+		cluster_start_over(CLUSTER_LOCAL_AND_TCP, APPS_NR_SERVERS, server_bytes, out), out);
+}
+
+int apps_start_flash(uint64_t server_bytes, uint64_t flash_bytes, struct cluster **out)
+{
+	return use_cluster(cluster_start_flash(APPS_NR_SERVERS, server_bytes, flash_bytes, out),
+			   out);
 }
 
 int apps_choose_path(const char *transport)
@@ -85,9 +95,10 @@ static int choose_size(struct sorting_stage *stage, const struct bench_row *row)
 	const struct sorting *sorting = row->parameters;
 	const uint64_t bytes = sorting_bytes(row);
 
-	if (stage->bytes != bytes) {
+	if (stage->bytes != bytes || stage->is_on_flash != sorting->is_on_flash) {
 		forget(stage);
 		stage->bytes = bytes;
+		stage->is_on_flash = sorting->is_on_flash;
 		stage->is_apart = machine_available_bytes() < 9 * bytes + GIB;
 	}
 	return apps_choose_path(sorting->transport);
@@ -99,15 +110,23 @@ static uint64_t server_bytes(uint64_t bytes)
 	return (3 * bytes + bytes / 4) / APPS_NR_SERVERS + SERVER_SPARE;
 }
 
-static const char *const sort_input[] = {PROGRAM_AFAR, "sort", "run", "s:in", "s:out", NULL};
+static const char *const sort_input[] = {PROGRAM_AFAR, "sort",	 "run", "s:in",
+					 "s:out",      "--meet", "m",	NULL};
 static const char *const remove_output[] = {PROGRAM_AFAR, "region", "rm", "s:out", NULL};
 
 /* Servers that have just started get their memory from the kernel only when it is first used: so a first sort is not timed. */
 static int make_cluster(struct sorting_stage *stage)
 {
-	static const char *const create[] = {PROGRAM_AFAR, "ns", "create", "s", NULL};
-	int ret = apps_start_cluster(server_bytes(stage->bytes), &stage->cluster);
+	static const char *const create_meeting[] = {PROGRAM_AFAR, "ns", "create", "m", NULL};
+	const char *const create[] = {PROGRAM_AFAR, "ns",     "create",
+				      "s",	    "--tier", stage->is_on_flash ? "flash" : "dram",
+				      NULL};
+	const uint64_t bytes = server_bytes(stage->bytes);
+	int ret = stage->is_on_flash ? apps_start_flash(SERVER_SPARE, bytes, &stage->cluster)
+				     : apps_start_cluster(bytes, &stage->cluster);
 
+	if (!ret)
+		ret = apps_run(create_meeting, NULL);
 	if (!ret)
 		ret = apps_run(create, NULL);
 	if (!ret)

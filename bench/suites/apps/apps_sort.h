@@ -17,6 +17,8 @@
 int apps_run(const char *const *arguments, double *seconds);
 /* Starts a cluster that can be reached over local and over tcp, and has the programs that are run use it. */
 int apps_start_cluster(uint64_t server_bytes, struct cluster **out);
+/* Likewise, over tcp alone, with a store on flash at each server. */
+int apps_start_flash(uint64_t server_bytes, uint64_t flash_bytes, struct cluster **out);
 /* Has programs, and sessions of this process that say nothing else, use this transport from now on. */
 int apps_choose_path(const char *transport);
 /* Makes records in a region or file, in the cluster that runs. */
@@ -29,6 +31,7 @@ struct sorting {
 	const char *transport;
 	uint64_t gib;
 	const void *more; /* what else the reference needs */
+	bool is_on_flash; /* input, output and buckets are */
 };
 
 uint64_t sorting_bytes(const struct bench_row *row);
@@ -42,6 +45,7 @@ struct sorting_files {
 /* The state of stages with such rows: what they share of a size. */
 struct sorting_stage {
 	uint64_t bytes; /* of the input; 0: there is none */
+	bool is_on_flash;
 	bool is_apart; /* there is no memory for both sides at once: each turn makes what it needs, and removes it */
 	struct cluster *cluster; /* with the region s:in, and warm servers; NULL: none */
 	struct sorting_files files;

@@ -15,6 +15,7 @@
 #define CLIENT_FS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include <afar/file.h>
 
@@ -127,8 +128,9 @@ struct afar_fs {
 	struct afar_namespace *ns;
 	struct afar_region *region; /* the pool */
 	bool is_read_only;
-	uint64_t instance; /* no other file system that this process opens has it */
-	uint64_t retry_ns; /* 0: calls do not wait longer than usual */
+	atomic_bool has_other_writers; /* each sync asks all stores */
+	uint64_t instance;	       /* no other file system that this process opens has it */
+	uint64_t retry_ns;	       /* 0: calls do not wait longer than usual */
 	uint64_t root;
 	pthread_mutex_t growing;      /* held by the one who makes the pool larger */
 	struct attr_cache attr_cache; /* names and attributes that are delegated to us */

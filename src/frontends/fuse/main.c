@@ -171,6 +171,7 @@ static const struct fuse_lowlevel_ops operations = {
 	.getlk = do_getlk,
 	.setlk = do_setlk,
 	.flock = do_flock,
+	.ioctl = do_ioctl,
 };
 
 static struct fuse_session *new_session(struct mount *mount)

@@ -12,6 +12,7 @@
 #include <fuse_lowlevel.h>
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include <afar/file.h>
 
@@ -33,6 +34,7 @@ struct mount {
 	char *cluster;	   /* the URI that leads there from anywhere; NULL: as the options say */
 	uint64_t identity; /* of the file system */
 	bool is_another;   /* it has gone, and what has its name now is another one */
+	atomic_bool has_other_writers; /* programs that go past the mount: bypass.c */
 };
 
 static inline struct mount *mount_of(fuse_req_t req)
@@ -131,6 +133,11 @@ void do_fallocate(fuse_req_t req, fuse_ino_t node, int mode, off_t offset, off_t
 		  struct fuse_file_info *info);
 void do_lseek(fuse_req_t req, fuse_ino_t node, off_t offset, int whence,
 	      struct fuse_file_info *info);
+
+/* bypass.c */
+void do_ioctl(fuse_req_t req, fuse_ino_t node, unsigned command, void *argument,
+	      struct fuse_file_info *info, unsigned flags, const void *data, size_t size,
+	      size_t out_size);
 
 /* The kernel's request for attributes before a program reads. */
 void do_getattr_to_read(fuse_req_t req, const struct fuse_file_info *info);

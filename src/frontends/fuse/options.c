@@ -31,7 +31,7 @@
 struct texts {
 	char *uri, *key, *path, *timeout, *retry, *subdir, *age, *threads, *fsname;
 	int is_read_only, is_cached, is_direct, are_locks_local, is_for_others, is_over_others,
-		is_foreground;
+		is_foreground, is_bypass_forbidden;
 	int is_help, is_remount, is_for_writing, has_dev, has_suid;
 	char *words[2]; /* SOURCE and PLACE */
 	int nr_words;
@@ -74,6 +74,7 @@ static const struct fuse_opt known[] = {
 	CLEAR("lock", are_locks_local),
 	SWITCH("allow_other", is_for_others),
 	SWITCH("nonempty", is_over_others),
+	SWITCH("no_bypass", is_bypass_forbidden),
 	SWITCH("dev", has_dev),
 	CLEAR("nodev", has_dev),
 	SWITCH("suid", has_suid),
@@ -323,6 +324,7 @@ static int read_texts(struct texts *texts, struct mount_options *out)
 	out->is_for_others = texts->is_for_others || geteuid() == 0;
 	out->is_over_others = texts->is_over_others;
 	out->is_foreground = texts->is_foreground;
+	out->is_bypass_forbidden = texts->is_bypass_forbidden;
 	ret = read_source(texts, out);
 	if (!ret)
 		ret = read_numbers(texts, out);
@@ -349,6 +351,7 @@ static void print_help(void)
 	     "  threads=N       requests at once (default 32)\n"
 	     "  uri=URI, key=FILE, path=TRANSPORT, timeout=SECONDS   as afar's flags\n"
 	     "  nonempty        also where there are files already\n"
+	     "  no_bypass       all bytes go through the mount, also those of afar run\n"
 	     "  fsname=NAME     the first column of /proc/mounts (default: SOURCE)\n"
 	     "\n"
 	     "See afar-mount(8).");

@@ -22,10 +22,11 @@ struct mount_options {
 	double age_s;	   /* names and attributes may be so old */
 	unsigned nr_threads;
 	bool is_read_only;
-	bool is_direct;	      /* no page cache */
-	bool are_locks_local; /* other mounts do not see them */
-	bool is_for_others;   /* allow_other */
-	bool is_over_others;  /* nonempty */
+	bool is_direct;		  /* no page cache */
+	bool are_locks_local;	  /* other mounts do not see them */
+	bool is_for_others;	  /* allow_other */
+	bool is_over_others;	  /* nonempty */
+	bool is_bypass_forbidden; /* programs may not go to the servers themselves */
 	bool is_foreground;
 	bool is_remount; /* it is mounted, and becomes read only or not: place_remount() */
 	char asked[600]; /* "mount SOURCE at PLACE", for messages */

@@ -56,7 +56,11 @@ static int open_fs(struct mount *mount)
 		.drop = options->is_direct ? NULL : pages_drop,
 	};
 
-	return afar_fs_open(mount->session, options->fs, &fs_options, &mount->fs);
+	int ret = afar_fs_open(mount->session, options->fs, &fs_options, &mount->fs);
+
+	if (!ret && mount->has_other_writers)
+		afar_fs_sync_others(mount->fs);
+	return ret;
 }
 
 static void close_both(struct mount *mount)

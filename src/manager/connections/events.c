@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "manager/connections/slow.h"
 #include "manager/core_private.h"
 #include "rpc/rpc.h"
 
@@ -40,6 +41,7 @@ void event_free(struct event *event)
 		afar__reply__free_unpacked(event->reply, reply_freer(event->reply));
 	if (event->answer)
 		afar__reply__free_unpacked(event->answer, reply_freer(event->answer));
+	slow_free(event);
 	free(event);
 }
 
@@ -70,8 +72,24 @@ void event_fail(struct event *event, int status)
 	event->reply = reply;
 }
 
+static void count_answer(struct core *core, const struct event *event)
+{
+	const ProtobufCFieldDescriptor *call;
+	size_t place;
+
+	if (event->came_at == 0 || !event->request)
+		return;
+	call = protobuf_c_message_descriptor_get_field(&afar__request__descriptor,
+						       (unsigned)event->request->call_case);
+	place = call ? (size_t)(call - afar__request__descriptor.fields) : MANAGER_CALLS_MAX;
+	if (place < MANAGER_CALLS_MAX)
+		latency_add(&core->counts.calls[place], core_now(core) - event->came_at);
+}
+
 void event_answer(struct core *core, struct event *event)
 {
+	slow_answer(core, event);
+	count_answer(core, event);
 	core->environment.answer(core->environment.context, event->call, event->reply);
 	event_free(event);
 }

@@ -6,7 +6,8 @@
 #include "manager/core_private.h"
 #include "rpc/capability.h"
 
-#define CONGESTIONS_MAX 63U /* bytes of the names that one says of a lane, or of a path */
+#define CONGESTIONS_MAX	 63U /* bytes of the names that one says of a lane, or of a path */
+#define VERSION_TEXT_MAX 32U
 /* A server's connection and what it said on it. Lives until the server is forgotten. */
 struct live_server {
 	struct cds_list_head node;
@@ -27,6 +28,7 @@ struct live_server {
 	Afar__ServerReport report;
 	Afar__LaneReport lanes[STATE_LANES_MAX];
 	char congestions[STATE_LANES_MAX][CONGESTIONS_MAX + 1]; /* to which they point */
+	char version[VERSION_TEXT_MAX]; /* of its afard; empty: an older one */
 	size_t nr_lanes;
 	uint64_t reported_at;
 };

@@ -11,6 +11,7 @@
 #include "manager/dispatch/files_work.h"
 #include "manager/dispatch/jobs.h"
 #include "manager/dispatch/requests.h"
+#include "manager/dispatch/views.h"
 #include "manager/files/files.h"
 #include "manager/members/principals.h"
 #include "manager/members/sessions.h"
@@ -41,6 +42,9 @@ static void handle(struct core *core, struct event *event)
 		session_gone(core, event->peer);
 		server_gone(core, event->peer);
 		cds_list_add_tail(&event->node, &core->gone);
+		break;
+	case EVENT_VIEW:
+		view_begin(core, event);
 		break;
 	}
 }
@@ -75,13 +79,27 @@ static void fail_batch(struct core *core, int status)
 	jobs_committed(core, status);
 }
 
+static int count_commit(struct core *core)
+{
+	const bool has_changes = store_has_changes(core->store);
+	const uint64_t begun_at = core_now(core);
+	int ret = store_commit(core->store, core->lend, core->lend_argument);
+
+	if (!has_changes)
+		return ret;
+	latency_add(&core->counts.commits, core_now(core) - begun_at);
+	counter_add(&core->counts.nr_commits_failed, ret < 0);
+	counter_set(&core->counts.is_failing, ret < 0);
+	return ret;
+}
+
 static void commit(struct core *core)
 {
 	int ret;
 
 	jobs_settle(core);
 	terms_note_change(core);
-	ret = store_commit(core->store, core->lend, core->lend_argument);
+	ret = count_commit(core);
 	if (ret < 0) {
 		fail_batch(core, ret);
 		return;
@@ -128,6 +146,7 @@ static void run_batch(struct core *core, struct cds_list_head *events)
 	}
 	commit(core);
 	requests_answer(core);
+	views_answer(core);
 	if (is_due)
 		do_own_work(core);
 	if (core->retry_at == 0) {
@@ -175,9 +194,16 @@ void core_set_lend(struct core *core, void (*lend)(void *argument, bool is_lent)
 	core->lend_argument = argument;
 }
 
+const struct manager_counts *core_counts(const struct core *core)
+{
+	return &core->counts;
+}
+
 uint64_t core_next_run(struct core *core)
 {
 	uint64_t next = sooner(requests_next(core), jobs_next(core));
+
+	next = sooner(next, views_next(core));
 
 	/* After a failed commit there is no work of its own before that. */
 	if (core->retry_at != 0)
@@ -214,6 +240,7 @@ int core_open(struct metastore *metastore, const struct core_environment *enviro
 	CDS_INIT_LIST_HEAD(&core->ended);
 	CDS_INIT_LIST_HEAD(&core->jobs);
 	CDS_INIT_LIST_HEAD(&core->waiting);
+	CDS_INIT_LIST_HEAD(&core->viewing);
 	CDS_INIT_LIST_HEAD(&core->key_changes);
 	CDS_INIT_LIST_HEAD(&core->answering);
 	CDS_INIT_LIST_HEAD(&core->reading);
@@ -249,6 +276,7 @@ int core_open(struct metastore *metastore, const struct core_environment *enviro
 void core_close(struct core *core)
 {
 	requests_close(core);
+	views_close(core);
 	jobs_close(core);
 	files_close(core);
 	sessions_close(core);

@@ -25,6 +25,7 @@
 #include "rpc/afar.pb-c.h"
 
 struct core;
+struct manager_counts;
 struct outgoing; /* a call to a server that has not been answered */
 
 /* A peer is a connection of the environment. The core uses it as a name only, until it has
@@ -41,6 +42,8 @@ struct core_environment {
 		    struct outgoing *outgoing);
 	/* The principal whose key the peer proved; NULL: the key was revoked since. */
 	const char *(*principal)(void *context, void *peer);
+	/* HOST:PORT of the peer, for the log; NULL: nobody knows. */
+	const char *(*address)(void *context, void *peer);
 	/* Closes a connection; EVENT_GONE follows. */
 	void (*close_peer)(void *context, void *peer);
 	/* Closes all connections of a principal whose key was revoked. From now on they have no
@@ -54,6 +57,7 @@ enum event_kind {
 	EVENT_REQUEST, /* `peer` asks */
 	EVENT_ANSWER,  /* `outgoing` was answered: `answer`, or NULL and a negative `status` */
 	EVENT_GONE,    /* the connection of `peer` is lost; its last event */
+	EVENT_VIEW,    /* the manager's own process wants to see the cluster: view.h */
 };
 
 struct event {
@@ -61,11 +65,18 @@ struct event {
 	enum event_kind kind;
 	void *peer;
 
-	void *call; /* EVENT_REQUEST, from here */
+	void *call;	  /* EVENT_REQUEST, from here; EVENT_VIEW: for `viewed` */
+	uint64_t came_at; /* 0: it is not counted */
 	uint64_t session;
 	uint64_t request_id;
 	uint64_t settled_below;
 	uint64_t deadline; /* UINT64_MAX: none */
+	struct {
+		/* When it came, was looked at first, and was carried out last, from when until when; 0: nobody takes times. */
+		uint64_t came, begun, run, ran;
+		struct slow_subject
+			*subject; /* of one that waits for a job, which needs its request no more */
+	} times;
 	/* Before the deadline: a client that waits for a server hears by then which. 0: not set
 	 * yet. */
 	uint64_t answer_by;
@@ -87,6 +98,10 @@ struct event {
 	Afar__Reply *reply; /* in the making */
 	uint32_t outcome_kind;
 	uint64_t outcome_value;
+
+	/* EVENT_VIEW: called once, with what is the callee's then, or NULL; and how many looks were under way when it came. */
+	void (*viewed)(void *call, Afar__ClusterStatus *status);
+	size_t looks_before;
 
 	struct outgoing *outgoing; /* EVENT_ANSWER, from here */
 	Afar__Reply *answer;
@@ -125,6 +140,9 @@ bool core_can_overtake(const struct event *event, const struct event *earlier);
 /* While core_run() waits for the metastore, it lends the core. It calls `lend` twice, on its own
  * thread; between the two, one thread at a time may call core_answer(). */
 void core_set_lend(struct core *core, void (*lend)(void *argument, bool is_lent), void *argument);
+
+/* What it has counted. Any thread may read it. */
+const struct manager_counts *core_counts(const struct core *core);
 
 /* When core_run() is needed next, even if no event comes. UINT64_MAX: never, 0: now. */
 uint64_t core_next_run(struct core *core);

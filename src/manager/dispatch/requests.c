@@ -13,6 +13,7 @@
 #include "manager/connections/live.h"
 #include "manager/connections/losses.h"
 #include "manager/connections/rights.h"
+#include "manager/connections/slow.h"
 #include "manager/dispatch/records_check.h"
 #include "manager/dispatch/requests.h"
 #include "manager/files/asks.h"
@@ -332,7 +333,7 @@ static int run_once(struct core *core, const struct operation *operation, struct
 	return run_changing(core, operation, session, event);
 }
 
-static int run_operation(struct core *core, const struct operation *operation, struct event *event)
+static int run_checked(struct core *core, const struct operation *operation, struct event *event)
 {
 	struct session *session = NULL;
 	int ret = caller_check(core, operation->audience, event);
@@ -350,6 +351,16 @@ static int run_operation(struct core *core, const struct operation *operation, s
 	if (operation->kind == OPERATION_ONCE)
 		return run_once(core, operation, session, event);
 	return run_changing(core, operation, session, event);
+}
+
+static int run_operation(struct core *core, const struct operation *operation, struct event *event)
+{
+	int ret;
+
+	slow_run(core, event);
+	ret = run_checked(core, operation, event);
+	slow_ran(core, event);
+	return ret;
 }
 
 /* ---- What becomes of a request */
@@ -447,6 +458,7 @@ static void add_waiting(struct core *core, struct event *event)
 
 static bool has_to_wait(struct core *core, struct event *event)
 {
+	slow_begin(core, event);
 	if (event->answer_by == 0)
 		event->answer_by = answer_by(core, event);
 	return waits_until(core, event) > core_now(core);

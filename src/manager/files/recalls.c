@@ -246,6 +246,7 @@ void recall_keep(struct file *file, const struct session *session)
 	/* Nobody else may have it open: who opens it now waits, too. */
 	if (file->recaller != session->number)
 		file->recall = ++core->files->last_recall;
+	counter_add(&core->counts.nr_recalls, 1);
 	file->recaller = session->number;
 	file->recall_request = ANY_REQUEST;
 	file->recall_until = core_now(core) + RECALL_MS * UINT64_C(1000000);

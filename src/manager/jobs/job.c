@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "manager/connections/live.h"
+#include "manager/connections/slow.h"
 #include "manager/jobs/job.h"
 #include "manager/jobs/job_parts.h"
 #include "manager/jobs/job_private.h"
@@ -15,6 +16,7 @@
 void job_wait(struct job *job, struct event *event)
 {
 	/* Its request may be large, and a job long: all that matters of it is in the job. */
+	slow_keep(event);
 	afar__request__free_unpacked(event->request, request_freer(event->request));
 	event->request = NULL;
 	cds_list_add_tail(&event->node, &job->waiters);

@@ -249,6 +249,7 @@ static int open_new(struct core *core, struct event *event)
 		return ret;
 	}
 	session->opened_at = core_now(core);
+	counter_add(&core->counts.nr_sessions_opened, 1);
 	ret = state_add_session(core->state, session);
 	if (ret == 0)
 		ret = make_live(core, session);
@@ -420,6 +421,7 @@ void sessions_expire(struct core *core)
 			start_lease(core, live);
 			break;
 		}
+		counter_add(&core->counts.nr_sessions_expired, 1);
 	}
 }
 
@@ -433,6 +435,7 @@ int session_fenced(struct core *core, struct session *session, uint64_t server,
 
 		if (fence->server != server || fence->incarnation != incarnation || fence->is_over)
 			continue;
+		counter_add(&core->counts.nr_fences, 1);
 		ret = state_end_fence(core->state, session, fence);
 		return ret == 0 ? let_go(core, session) : ret;
 	}

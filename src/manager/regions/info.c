@@ -3,6 +3,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#include <afar/version.h>
 
 #include "manager/connections/callers.h"
 #include "manager/connections/live.h"
@@ -286,6 +289,7 @@ static Afar__ServerStatus *info_server_status(const struct core *core, const str
 {
 	Afar__ServerStatus *status = MESSAGE_NEW(afar__server_status, Afar__ServerStatus);
 	const struct live_server *live = server->live;
+	bool is_complete = true;
 
 	if (!status)
 		return NULL;
@@ -297,7 +301,8 @@ static Afar__ServerStatus *info_server_status(const struct core *core, const str
 	if (status->is_up) {
 		*status->report = live->report;
 		status->report_age_ms = age_ms(core, live->reported_at);
-		if (!add_lane_reports(status->report, live))
+		status->report->version = copy_text(live->version, &is_complete);
+		if (!is_complete || !add_lane_reports(status->report, live))
 			goto out_free;
 	} else {
 		status->report->granted_bytes = server->dram.granted_bytes;
@@ -442,6 +447,14 @@ static bool add_principals(Afar__ClusterStatus *status, const struct core *core,
 	return is_complete;
 }
 
+static uint64_t wall_clock_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000U + (uint64_t)now.tv_nsec;
+}
+
 Afar__ClusterStatus *info_cluster(const struct core *core, const struct session *session)
 {
 	Afar__ClusterStatus *status = MESSAGE_NEW(afar__cluster_status, Afar__ClusterStatus);
@@ -450,6 +463,8 @@ Afar__ClusterStatus *info_cluster(const struct core *core, const struct session 
 	if (!status)
 		return NULL;
 	status->cluster = copy_text(core->state->cluster, &is_complete);
+	status->version = copy_text(AFAR_VERSION_STRING, &is_complete);
+	status->time_ns = wall_clock_ns();
 	status->manager_incarnation = core->incarnation;
 	status->uptime_ms = age_ms(core, core->started_at);
 	status->lease_ms = (uint32_t)(core->lease_ns / 1000000U);

@@ -5,6 +5,7 @@
  * connection, a failed commit or a restart of the manager, until it has answered.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -315,6 +316,9 @@ void server_take_report(struct core *core, struct live_server *live,
 	plain.huge_bytes = report->huge_bytes;
 	plain.nr_registrations = report->nr_registrations;
 	live->report = plain;
+	snprintf(live->version, sizeof(live->version), "%s",
+		 text_is_printable(report->version, sizeof(live->version) - 1) ? report->version
+									       : "");
 	flash_take_reports(core, live->server, report);
 	live->reported_at = core_now(core);
 	live->nr_lanes = report->n_lanes < STATE_LANES_MAX ? report->n_lanes : STATE_LANES_MAX;

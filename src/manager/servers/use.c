@@ -59,12 +59,64 @@ static bool is_use_sound(const Afar__SessionUse *use)
 	return true;
 }
 
+/* ---- The sum of what they say */
+
+static uint64_t growth(uint64_t before, uint64_t now)
+{
+	return now > before ? now - before : 0;
+}
+
+static void add(struct counter *counter, uint64_t more)
+{
+	counter_set(counter, saturating_add(counter_get(counter), more));
+}
+
+/* Counts those that were not in the figures before. A span is taken for the middle of its bucket. */
+static void count_spans(struct latency *spans, const Afar__OperationUse *before,
+			const Afar__OperationUse *now)
+{
+	for (size_t i = 0, j = 0; i < now->n_buckets; i++) {
+		const uint32_t bucket = now->buckets[i];
+		const uint64_t ns = histogram_ns(bucket) - histogram_ns(bucket) / 16;
+		uint64_t nr, sum;
+
+		while (before && j < before->n_buckets && before->buckets[j] < bucket)
+			j++;
+		nr = growth(before && j < before->n_buckets && before->buckets[j] == bucket
+				    ? before->counts[j]
+				    : 0,
+			    now->counts[i]);
+		add(&spans->counts[latency_bucket(ns)], nr);
+		if (!__builtin_mul_overflow(nr, ns, &sum))
+			add(&spans->sum_ns, sum);
+	}
+}
+
+static void count_operations(struct core *core, const Afar__SessionUse *before,
+			     const Afar__SessionUse *now)
+{
+	static const Afar__OperationUse none = AFAR__OPERATION_USE__INIT;
+
+	for (size_t i = 0; i < now->n_operations && i < MANAGER_KINDS; i++) {
+		struct manager_operations *all = &core->counts.operations[i];
+		const Afar__OperationUse *old =
+			before && i < before->n_operations ? before->operations[i] : &none;
+		const Afar__OperationUse *new = now->operations[i];
+
+		add(&all->nr, growth(old->nr, new->nr));
+		add(&all->bytes, growth(old->bytes, new->bytes));
+		add(&all->nr_failed, growth(old->nr_failed, new->nr_failed));
+		count_spans(&all->spans, old, new);
+	}
+}
+
 /* Takes the figures out of the answer. */
 static void take_use(struct core *core, struct live_session *live, Afar__Reply *answer)
 {
 	if (answer->result_case != AFAR__REPLY__RESULT_SESSION_USE ||
 	    !is_use_sound(answer->session_use))
 		return;
+	count_operations(core, live->use, answer->session_use);
 	use_free(live);
 	live->use = answer->session_use;
 	live->used_at = core_now(core);
@@ -126,6 +178,12 @@ static void ask_sessions(struct core *core, const struct session *caller)
 	}
 }
 
+void looks_ask(struct core *core, const struct session *caller)
+{
+	ask_servers(core);
+	ask_sessions(core, caller);
+}
+
 static void begin_looks(struct core *core, struct event *event)
 {
 	uint64_t now = core_now(core), left;
@@ -136,8 +194,7 @@ static void begin_looks(struct core *core, struct event *event)
 		return;
 	left = (event->deadline - now) / 2;
 	event->looked_until = now + (left < WAIT_NS ? left : WAIT_NS);
-	ask_servers(core);
-	ask_sessions(core, caller);
+	looks_ask(core, caller);
 }
 
 uint64_t looks_wait(struct core *core, struct event *event)

@@ -9,4 +9,7 @@
  * them, but not for long. */
 core_wait looks_wait;
 
+/* Asks all servers, and the sessions that the caller may see. */
+void looks_ask(struct core *core, const struct session *caller);
+
 #endif

@@ -543,6 +543,13 @@ void membership_stop(struct membership *membership)
 	pthread_mutex_unlock(&membership->lock);
 }
 
+void membership_identity(struct membership *membership, struct server_identity *out)
+{
+	pthread_mutex_lock(&membership->lock);
+	*out = membership->self;
+	pthread_mutex_unlock(&membership->lock);
+}
+
 bool membership_is_joined(struct membership *membership)
 {
 	bool is_joined;

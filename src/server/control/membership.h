@@ -12,6 +12,7 @@
 
 #include "rpc/rpc.h"
 #include "server/control/fence.h"
+#include "server/control/identity.h"
 #include "server/control/incarnation.h"
 #include "server/data/lanes.h"
 #include "server/memory/extent.h"
@@ -49,6 +50,8 @@ int membership_start(struct membership *membership);
  * thread. */
 void membership_stop(struct membership *membership);
 
+/* Who it is, as of its last join. Any thread may call it. */
+void membership_identity(struct membership *membership, struct server_identity *out);
 bool membership_is_joined(struct membership *membership);
 /* The manager's records are older than what this server or a store of it has seen: it tries on, and an operator decides. */
 bool membership_is_kept_out(struct membership *membership);

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <afar/version.h>
+
 #include "base/clock.h"
 #include "memory/huge.h"
 #include "server/control/report.h"
@@ -101,6 +103,8 @@ void report_fill(struct extent_pool *pool, const struct lanes *lanes, struct sto
 	out->pool_bytes = stat.pool_bytes;
 	out->huge_bytes = memory_huge_bytes();
 	out->nr_registrations = stat.nr_registrations;
+	out->version = report->version;
+	snprintf(report->version, sizeof(report->version), "%s", AFAR_VERSION_STRING);
 	out->lanes = report->pointers;
 	for (unsigned i = 0; i < lanes_nr(lanes); i++) {
 		fill_lane(lanes, i, report);

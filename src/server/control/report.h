@@ -18,6 +18,7 @@ struct report {
 	char congestions[LANES_MAX][FABRIC_CONGESTIONS_MAX];
 	Afar__StoreReport stores[STORES_MAX];
 	Afar__StoreReport *store_pointers[STORES_MAX];
+	char version[32];
 };
 
 /* Fills in the present numbers. */

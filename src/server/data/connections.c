@@ -123,6 +123,13 @@ struct progress_work *progress_work(void *owner)
 	return &((struct connection *)owner)->work;
 }
 
+const char *progress_transport(const void *owner)
+{
+	const struct connection *connection = owner;
+
+	return connection->endpoint->queue->fabric->attributes.transport;
+}
+
 static int open_mailbox(struct connection *connection)
 {
 	const struct mailbox_options options = {

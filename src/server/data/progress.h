@@ -30,6 +30,8 @@ struct progress_work {
 };
 /* Returns that of a connection: its endpoint's owner (struct fabric_paged). */
 struct progress_work *progress_work(void *owner);
+/* Returns the name of the transport that a connection, which is open, came by. */
+const char *progress_transport(const void *owner);
 
 /*
  * Work that a thread does beside its connections: a store's. All calls come on the thread. A

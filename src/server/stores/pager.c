@@ -8,7 +8,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/slow.h"
 #include "server/stores/pager_private.h"
 
 int pages_open(struct pages *pages, uint64_t cache_bytes)
@@ -68,6 +70,7 @@ static void free_io(struct page_io *io)
 {
 	struct pages *pages = &io->extent->store->pages;
 
+	pages_slow_leave(io);
 	io->work->nr_under_way--;
 	if (io->pinned)
 		cache_unpin(pages->cache, io->pinned);
@@ -85,6 +88,8 @@ static void free_io(struct page_io *io)
 static void finish(struct page_io *io)
 {
 	io->is_under_way = false;
+	pages_slow_end(io);
+	latency_add(&io->extent->store->latencies[io->kind], clock_ns() - io->begun_at);
 	if (io->paged)
 		fabric_paged_ended(io->paged, io->status);
 	else
@@ -185,6 +190,7 @@ static int page_take(struct fabric_pager *pager, struct fabric_paged *paged)
 	paged->addr = io->iov.iov_base;
 	paged->sums = io->sums;
 	paged->taken = io;
+	pages_slow_take(io, paged);
 	return 0;
 }
 
@@ -272,6 +278,8 @@ static void begin_read(struct page_io *io)
 {
 	const uint64_t at = pages_read_cached(io);
 
+	if (at > 0)
+		pages_slow_way(io, at < io->iov.iov_len ? "cache and device" : "cache");
 	if (at < io->iov.iov_len)
 		read_past(io, at);
 }
@@ -317,16 +325,26 @@ static void page_begin(struct fabric_pager *pager, struct fabric_paged *paged)
 	struct store_extent *extent = caa_container_of(pager, struct store_extent, pager);
 	struct page_io *io = paged->taken;
 
+	pages_slow_begin(io);
 	if (extent->store->is_gone || io->pinned) {
+		/* It is in memory: that takes less than the first bucket's end, and than reading the clock. */
+		if (!extent->store->is_gone)
+			latency_add(&extent->store->latencies[STORE_READ], 0);
 		fabric_paged_ended(paged, extent->store->is_gone ? -EIO : 0);
 		return;
 	}
+	io->kind = !paged->is_write    ? STORE_READ
+		   : paged->is_durable ? STORE_WRITE_DURABLE
+				       : STORE_WRITE;
+	io->begun_at = clock_ns();
 	io->is_under_way = true;
 	io->status = 0;
 	io->nr_left = 1; /* until all parts have begun */
 	if (!paged->is_write)
 		begin_read(io);
-	else if (!pages_write_merged(io))
+	else if (pages_write_merged(io))
+		pages_slow_way(io, "merged");
+	else
 		begin_write(io);
 	page_part_ended(io, 0);
 }
@@ -344,6 +362,8 @@ struct store_syncing {
 	struct store *store;
 	struct progress_message message;
 	uint64_t remembered;
+	uint64_t session, begun; /* for the log */
+	uint64_t begun_at;	 /* on clock_ns() */
 };
 
 static void on_synced(struct ftl_sync *sync)
@@ -353,7 +373,9 @@ static void on_synced(struct ftl_sync *sync)
 	struct message_reply reply = {.status = store_answer(store, sync->result, true),
 				      .value = store->stat.opening};
 
+	latency_add(&store->latencies[STORE_SYNC], clock_ns() - syncing->begun_at);
 	store_work_end(syncing->store, &syncing->work);
+	pages_slow_sync(store, syncing->session, syncing->begun);
 	if (reply.status == 0 && syncing->remembered < store->whole_since)
 		reply.status = -AFAR_EUNSYNCED;
 	progress_answer(&syncing->message, &reply);
@@ -384,8 +406,11 @@ bool store_sync(struct store *store, const struct message_request *request,
 	}
 	syncing->sync = (struct ftl_sync){.lba = 0, .count = FTL_ALL, .done = on_synced};
 	syncing->store = store;
+	syncing->begun_at = clock_ns();
 	syncing->message = *message;
 	syncing->remembered = request->operand;
+	syncing->session = progress_work(message->connection)->session;
+	syncing->begun = slow_is_on() ? clock_ns() : 0;
 	syncing->work = (struct store_work){.give_up = give_up_sync, .forget = forget_sync};
 	store_work_begin(store, &syncing->work);
 	ftl_sync(store->ftl, &syncing->sync);

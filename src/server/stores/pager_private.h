@@ -20,6 +20,16 @@ struct page_wait {
 	unsigned index; /* of the block in the transfer */
 };
 
+/* For the log, if it turns out to be slow: pager_slow.c. */
+struct page_times {
+	uint64_t taken, begun,
+		ended; /* when it took memory, and its bytes were asked for, and there; 0: nobody takes times */
+	const char *kind;
+	uint64_t offset, length;
+	const char *transport;
+	const char *way; /* which it went at the store */
+};
+
 /* A transfer, from when it takes memory until both the transport and the layer are done with it. */
 struct page_io {
 	struct cds_list_head node; /* of the spare ones */
@@ -38,8 +48,11 @@ struct page_io {
 		nr_left; /* parts that have not ended: requests to the layer, waits, the beginning */
 	unsigned nr_at_layer; /* requests */
 	int status;
+	enum store_request kind;
+	uint64_t begun_at;		    /* on clock_ns() */
 	void (*finish)(struct page_io *io); /* called when all parts have ended */
 	uint64_t skip;			    /* bytes of its first block before it */
+	struct page_times times;
 	union {
 		struct {
 			struct ftl_get get;
@@ -74,6 +87,18 @@ struct cache_frame *pages_pin(const struct store_extent *extent, const struct fa
 /* Begins a read. Returns how many bytes from its start on the cache brings, each block a part of the
  * transfer. */
 uint64_t pages_read_cached(struct page_io *io);
+
+/* ---- pager_slow.c */
+
+void pages_slow_take(struct page_io *io, const struct fabric_paged *paged);
+void pages_slow_begin(struct page_io *io);
+/* The ways: "cache", "merged" with others, or the device alone, which is the default. */
+void pages_slow_way(struct page_io *io, const char *way);
+void pages_slow_end(struct page_io *io);
+/* It leaves. Writes a line if it took long. */
+void pages_slow_leave(const struct page_io *io);
+/* Likewise for a sync of all, which began then. 0: nobody took the time. */
+void pages_slow_sync(const struct store *store, uint64_t session, uint64_t begun);
 
 /* ---- pager_merged.c */
 

@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/latency.h"
 #include "server/data/progress.h"
 #include "server/memory/extent.h"
 
@@ -85,6 +86,9 @@ struct store_term {
 	uint64_t random;
 };
 
+/* The kinds of requests whose spans a store counts. A durable write is no plain one. */
+enum store_request { STORE_READ, STORE_WRITE, STORE_WRITE_DURABLE, STORE_SYNC, STORE_REQUESTS };
+
 /* Counts since it was opened. Blocks are of 4 KiB. */
 struct store_work_stat {
 	uint64_t nr_hits, nr_misses, nr_shared, nr_past; /* of the cache: see cache.h */
@@ -121,6 +125,9 @@ struct store_stat {
 		slow_ms; /* the oldest operation at the device takes so long by now; less than a second is 0 */
 };
 void store_stat(struct store *store, struct store_stat *out);
+/* How long requests took, each from when its bytes were there, or memory for them, until its answer could go. By kind.
+ * Its thread goes on counting. */
+const struct latency *store_latencies(const struct store *store);
 
 /* ---- For the membership's thread. Listing and store_joined() block until the store's thread has done it. */
 

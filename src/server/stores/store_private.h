@@ -133,8 +133,9 @@ struct store {
 	struct cds_list_head asking; /* struct store_keys that wait for extents to be confirmed */
 	uint64_t counted_at;	     /* on clock_ns(): when the numbers were */
 	struct log_limit errors;     /* of the device */
-	bool has_ended;		     /* the last poll told of something */
-	bool is_count_due;	     /* something has ended since */
+	struct latency latencies[STORE_REQUESTS]; /* others read them, too */
+	bool has_ended;				  /* the last poll told of something */
+	bool is_count_due;			  /* something has ended since */
 
 	pthread_mutex_t lock; /* guards what follows, which the thread alone changes */
 	struct cds_list_head extents;

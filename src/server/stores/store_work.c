@@ -173,6 +173,11 @@ void store_stat(struct store *store, struct store_stat *out)
 	out->slow_ms = slow_ms(store);
 }
 
+const struct latency *store_latencies(const struct store *store)
+{
+	return store->latencies;
+}
+
 /* ---- Calls that wait */
 
 struct store_waiter {

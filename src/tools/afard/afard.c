@@ -26,10 +26,12 @@
 #include "base/epoch.h"
 #include "base/error.h"
 #include "base/key.h"
+#include "base/slow.h"
 #include "base/uri.h"
 #include "config.h"
 #include "manager/manager.h"
 #include "manager/members/principals.h"
+#include "metrics/metrics.h"
 #include "notify.h"
 #include "rpc/rpc.h"
 #include "server/server.h"
@@ -66,6 +68,7 @@ struct daemon {
 	struct rpc_loop *loop;
 	struct manager *manager;
 	struct server *server;
+	struct metrics *metrics; /* NULL: nobody asked for it */
 };
 
 /* ---- The data folder */
@@ -409,6 +412,17 @@ static int start_server(struct daemon *daemon)
 	return server_start(daemon->loop, &options, &daemon->server);
 }
 
+static int start_metrics(struct daemon *daemon)
+{
+	const struct metrics_options options = {
+		.address = daemon->config.metrics,
+		.manager = daemon->manager,
+		.server = daemon->server,
+	};
+
+	return metrics_start(&options, &daemon->metrics);
+}
+
 static int start(struct daemon *daemon)
 {
 	int ret;
@@ -428,6 +442,8 @@ static int start(struct daemon *daemon)
 		ret = compose_cluster_uri(daemon);
 	if (!ret && daemon->config.role & ROLE_SERVER)
 		ret = start_server(daemon);
+	if (!ret && daemon->config.metrics[0])
+		ret = start_metrics(daemon);
 	return ret;
 }
 
@@ -509,6 +525,9 @@ static int announce(struct daemon *daemon)
 			return ret;
 	}
 	printf("afard: ready on %s\n", daemon->cluster_uri);
+	if (daemon->metrics)
+		printf("afard: metrics at http://%s/%s\n", metrics_address(daemon->metrics),
+		       metrics_is_local(daemon->metrics) ? "" : ", for all who reach that address");
 	fflush(stdout);
 	if (daemon->config.ready_fd >= 0) {
 		dprintf(daemon->config.ready_fd, "%s\n", daemon->cluster_uri);
@@ -525,6 +544,7 @@ static void stop(struct daemon *daemon)
 {
 	if (daemon->has_cluster_file)
 		unlinkat(daemon->folder_fd, "cluster", 0);
+	metrics_stop(daemon->metrics);
 	if (daemon->server)
 		server_stop(daemon->server);
 	if (daemon->manager)
@@ -558,9 +578,16 @@ static void block_stop_signals(struct daemon *daemon)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-static int complain(int status)
+/* The line is written even where the log has none. */
+static int complain(enum log_level level, int status)
 {
-	fprintf(stderr, "afard: %s\n", error_last_line());
+	if (log_is_plain()) {
+		fprintf(stderr, "afard: %s\n", error_last_line());
+		return status;
+	}
+	if (level == LOG_LEVEL_NONE)
+		log_set_level(LOG_LEVEL_ERROR);
+	log_error("%s", error_last_line());
 	return status;
 }
 
@@ -579,10 +606,12 @@ int main(int argc, char **argv)
 	block_stop_signals(&daemon);
 	ret = config_read(argc, argv, &daemon.config);
 	if (ret < 0)
-		return complain(2);
+		return complain(daemon.config.log_level, 2);
 	if (ret == CONFIG_SHOWN)
 		return 0;
 	log_set_level(daemon.config.log_level);
+	log_set_format(daemon.config.log_format);
+	atomic_store(&slow_threshold_ns, (uint64_t)daemon.config.slow_ms * 1000000U);
 	epoch_prepare();
 
 	ret = start(&daemon);
@@ -594,7 +623,7 @@ int main(int argc, char **argv)
 	if (!ret && daemon.server)
 		ret = server_failure(daemon.server);
 	if (ret)
-		complain(1);
+		complain(daemon.config.log_level, 1);
 	/* From here on a second signal ends the process at once, but for SIGHUP. */
 	signal(SIGHUP, SIG_IGN);
 	notify("STOPPING=1\nSTATUS=stopping");

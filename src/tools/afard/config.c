@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
-#include <ini.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -19,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/uri.h"
+#include "config_private.h"
 #include "server/server.h"
 #include "tools/cli/size.h"
 #include "tools/cli/wrap.h"
@@ -26,22 +26,11 @@
 #define MEMORY_MIN    ((uint64_t)2 << 20)
 #define PROGRESS_MAX  64
 #define SPIN_US_MAX   1000000
+#define SLOW_MS	      1000
+#define SLOW_MS_MAX   3600000
 #define LEASE_MS_MIN  100
 #define LEASE_MS_MAX  3600000
-#define PROBLEM_MAX   256
 #define SCRUB_DEFAULT ((uint64_t)8 << 20)
-
-/* Checks `value` and keeps it. On -EINVAL `problem` says what is wrong and what to write
- * instead. */
-typedef int set_function(struct config *config, const char *value, char problem[PROBLEM_MAX]);
-
-struct setting {
-	const char *name;
-	const char *section; /* of the file; NULL: a flag only */
-	const char *argument;
-	const char *help;
-	set_function *set;
-};
 
 __attribute__((format(printf, 2, 3))) static int refuse(char problem[PROBLEM_MAX],
 							const char *format, ...)
@@ -139,6 +128,30 @@ static int set_log(struct config *config, const char *value, char problem[PROBLE
 		return refuse(problem, "'%.64s' is no level; use none, error, warn, info or debug",
 			      value);
 	return 0;
+}
+
+static int set_log_format(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	if (log_format_parse(value, &config->log_format))
+		return refuse(problem, "'%.64s' is no format; use text or json", value);
+	return 0;
+}
+
+static int set_slow(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	return keep_number(&config->slow_ms, value, 0, SLOW_MS_MAX, problem);
+}
+
+/* Keeps HOST:PORT, or a port of this machine alone. */
+static int set_metrics(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	char text[CONFIG_TEXT_MAX];
+	uint64_t port;
+
+	if (number_parse(value, UINT16_MAX, &port) != 0)
+		return keep_address(config->metrics, sizeof(config->metrics), value, problem);
+	snprintf(text, sizeof(text), "127.0.0.1:%u", (unsigned)port);
+	return keep_address(config->metrics, sizeof(config->metrics), text, problem);
 }
 
 static int set_listen(struct config *config, const char *value, char problem[PROBLEM_MAX])
@@ -357,13 +370,21 @@ static int set_ready_fd(struct config *config, const char *value, char problem[P
 	return 0;
 }
 
-static const struct setting settings[] = {
+const struct setting config_settings[] = {
 	{"role", "afard", "ROLE", "manager, server or all (default)", set_role},
 	{"data", "afard", "DIR", "folder for what must outlive the daemon (default ./afar-data)",
 	 set_data},
 	{"key", "afard", "FILE",
 	 "a manager's operators (default DIR/key); a server's own (DIR/server.key)", set_key},
 	{"log", "afard", "LEVEL", "none, error, warn (default), info or debug", set_log},
+	{"log-format", "afard", "FORMAT",
+	 "of these lines: text (default), or json, an object in each line", set_log_format},
+	{"slow", "afard", "MS",
+	 "log what takes so long, of the manager and of stores (default 1000; 0: nothing)",
+	 set_slow},
+	{"metrics", "afard", "[HOST:]PORT",
+	 "show metrics and a status page there (default: not; without HOST: to this machine alone)",
+	 set_metrics},
 	{"listen", "manager", "HOST:PORT",
 	 "where the manager is reached (default 127.0.0.1:7411; port 0: any)", set_listen},
 	{"lease-ms", "manager", "N",
@@ -412,144 +433,9 @@ static const struct setting settings[] = {
 	 set_congestion},
 	{"ready-fd", NULL, "N", "write a line with the cluster's URI to descriptor N when ready",
 	 set_ready_fd},
+	{0},
 };
-#define NR_SETTINGS (sizeof(settings) / sizeof(settings[0]))
-
-static const char *const sections[] = {"afard", "manager", "server"};
-
-/* ---- The file */
-
-struct file_reading {
-	const char *path;
-	struct config *config;
-	FILE *file;
-	unsigned line; /* the last one read */
-	int fault;     /* the first fault's code */
-};
-
-static bool is_section(const char *name)
-{
-	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++) {
-		if (!strcmp(sections[i], name))
-			return true;
-	}
-	return false;
-}
-
-static const struct setting *find_setting(const char *section, const char *name)
-{
-	for (size_t i = 0; i < NR_SETTINGS; i++) {
-		if (settings[i].section && !strcmp(settings[i].section, section) &&
-		    !strcmp(settings[i].name, name))
-			return &settings[i];
-	}
-	return NULL;
-}
-
-/* Finds the section that has a setting of this name, to help a user who put it into the wrong
- * one. */
-static const char *section_of(const char *name)
-{
-	for (size_t i = 0; i < NR_SETTINGS; i++) {
-		if (settings[i].section && !strcmp(settings[i].name, name))
-			return settings[i].section;
-	}
-	return NULL;
-}
-
-static int apply_line(struct file_reading *reading, const char *section, const char *name,
-		      const char *value)
-{
-	const struct setting *setting = find_setting(section, name);
-	char problem[PROBLEM_MAX];
-	const char *home;
-
-	if (!*section)
-		return error_fail(
-			-EINVAL,
-			"%s:%u: '%.64s' is in no section; put it below [afard], [manager] or "
-			"[server]",
-			reading->path, reading->line, name);
-	if (!is_section(section))
-		return error_fail(
-			-EINVAL,
-			"%s:%u: unknown section [%.64s]; use [afard], [manager] or [server]",
-			reading->path, reading->line, section);
-	if (!setting) {
-		home = section_of(name);
-		if (home)
-			return error_fail(-EINVAL,
-					  "%s:%u: '%.64s' does not belong here; put it "
-					  "below [%s]",
-					  reading->path, reading->line, name, home);
-		return error_fail(-EINVAL,
-				  "%s:%u: unknown key '%.64s' in [%s]; afard --help lists them",
-				  reading->path, reading->line, name, section);
-	}
-	if (setting->set(reading->config, value, problem))
-		return error_fail(-EINVAL, "%s:%u: %s %s", reading->path, reading->line, name,
-				  problem);
-	return 0;
-}
-
-/* Called by inih for each NAME = VALUE. It goes on after a fault: only the first one counts. */
-static int take_line(void *user, const char *section, const char *name, const char *value)
-{
-	struct file_reading *reading = user;
-
-	if (!reading->fault)
-		reading->fault = apply_line(reading, section, name, value);
-	return 1;
-}
-
-/* Gives inih its lines, and so knows their numbers; a line that inih would cut is a fault. */
-static char *next_line(char *line, int size, void *stream)
-{
-	struct file_reading *reading = stream;
-	int c = 0, length = 0;
-
-	if (reading->fault)
-		return NULL;
-	reading->line++;
-	while (length < size - 1 && (c = fgetc(reading->file)) != EOF && c != '\n')
-		line[length++] = (char)c;
-	line[length] = 0;
-	if (length == size - 1 && c != '\n')
-		reading->fault =
-			error_fail(-EINVAL, "%s:%u: the line is too long; at most %d bytes",
-				   reading->path, reading->line, size - 2);
-	else if (strlen(line) != (size_t)length)
-		reading->fault =
-			error_fail(-EINVAL, "%s:%u: not text", reading->path, reading->line);
-	if (reading->fault || (c == EOF && !length))
-		return NULL;
-	return line;
-}
-
-static int read_file(const char *path, struct config *config)
-{
-	struct file_reading reading = {.path = path, .config = config};
-	int malformed;
-
-	reading.file = fopen(path, "re");
-	if (!reading.file)
-		return error_fail(-EINVAL, "read the configuration %s: %s", path,
-				  afar_strerror(errno));
-	ini_allow_multiline = false;
-	malformed = ini_parse_stream(next_line, &reading, take_line, &reading);
-	if (!reading.fault && ferror(reading.file))
-		reading.fault = error_fail(-EINVAL,
-					   "read the configuration %s: it cannot be read; "
-					   "name a file",
-					   path);
-	fclose(reading.file);
-	if (reading.fault)
-		return reading.fault;
-	if (malformed)
-		return error_fail(-EINVAL, "%s:%d: neither [SECTION] nor KEY = VALUE", path,
-				  malformed);
-	return 0;
-}
+#define NR_SETTINGS (sizeof(config_settings) / sizeof(config_settings[0]) - 1)
 
 /* ---- The flags */
 
@@ -566,8 +452,9 @@ static void show_help(void)
 	wrap_words("Runs a part of an Afar cluster until SIGTERM or SIGINT.", 0, 0);
 	putchar('\n');
 	for (size_t i = 0; i < NR_SETTINGS; i++) {
-		snprintf(flag, sizeof(flag), "--%s %s", settings[i].name, settings[i].argument);
-		wrap_entry(flag, FLAG_COLUMNS, settings[i].help);
+		snprintf(flag, sizeof(flag), "--%s %s", config_settings[i].name,
+			 config_settings[i].argument);
+		wrap_entry(flag, FLAG_COLUMNS, config_settings[i].help);
 	}
 	wrap_entry("--config FILE", FLAG_COLUMNS, "the same settings in a file; flags come first");
 	wrap_entry("--check FOLDER", FLAG_COLUMNS,
@@ -585,7 +472,8 @@ static void fill_options(struct option options[NR_SETTINGS + 4])
 	size_t n = 0;
 
 	for (; n < NR_SETTINGS; n++)
-		options[n] = (struct option){settings[n].name, required_argument, NULL, (int)n};
+		options[n] =
+			(struct option){config_settings[n].name, required_argument, NULL, (int)n};
 	options[n++] = (struct option){"config", required_argument, NULL, FLAG_CONFIG};
 	options[n++] = (struct option){"version", no_argument, NULL, FLAG_VERSION};
 	options[n++] = (struct option){"help", no_argument, NULL, FLAG_HELP};
@@ -603,7 +491,7 @@ struct flags {
 static void take_value(struct flags *flags, int setting, const char *value)
 {
 	flags->values[setting] = value;
-	if (settings[setting].set == set_flash && flags->nr_flash <= CONFIG_FLASH_MAX)
+	if (config_settings[setting].set == set_flash && flags->nr_flash <= CONFIG_FLASH_MAX)
 		flags->flash[flags->nr_flash++] = value;
 }
 
@@ -663,12 +551,12 @@ static int apply_flags(struct config *config, const struct flags *flags)
 	for (size_t i = 0; i < NR_SETTINGS; i++) {
 		int ret = 0;
 
-		if (settings[i].set == set_flash && flags->nr_flash != 0)
+		if (config_settings[i].set == set_flash && flags->nr_flash != 0)
 			ret = apply_flash(config, flags, problem);
 		else if (flags->values[i])
-			ret = settings[i].set(config, flags->values[i], problem);
+			ret = config_settings[i].set(config, flags->values[i], problem);
 		if (ret)
-			return error_fail(-EINVAL, "--%s: %s", settings[i].name, problem);
+			return error_fail(-EINVAL, "--%s: %s", config_settings[i].name, problem);
 	}
 	return CONFIG_RUN;
 }
@@ -686,13 +574,14 @@ int config_read(int argc, char **argv, struct config *out)
 		.manager = "afar://127.0.0.1",
 		.transport = "tcp",
 		.log_level = LOG_LEVEL_WARN,
+		.slow_ms = SLOW_MS,
 		.ready_fd = -1,
 	};
 	ret = take_flags(argc, argv, &flags);
 	if (ret != CONFIG_RUN)
 		return ret;
 	if (flags.file) {
-		ret = read_file(flags.file, out);
+		ret = config_read_file(flags.file, out);
 		if (ret)
 			return ret;
 	}

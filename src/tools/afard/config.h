@@ -36,8 +36,9 @@ struct config_flash {
 /* Texts are empty, and numbers 0, if they were not given and have no default here. */
 struct config {
 	enum role role;
-	char data[PATH_MAX]; /* folder */
-	char key[PATH_MAX];  /* file   */
+	char data[PATH_MAX];	       /* folder */
+	char key[PATH_MAX];	       /* file   */
+	char metrics[CONFIG_TEXT_MAX]; /* HOST:PORT */
 	char listen[CONFIG_TEXT_MAX];
 	char manager[CONFIG_TEXT_MAX + PATH_MAX]; /* HOST:PORT or a URI */
 	char name[CONFIG_TEXT_MAX];
@@ -59,7 +60,9 @@ struct config {
 	uint32_t lease_ms;
 	uint32_t claim_ms;
 	enum log_level log_level;
-	int ready_fd; /* -1: none */
+	enum log_format log_format;
+	uint32_t slow_ms; /* 0: not at all */
+	int ready_fd;	  /* -1: none */
 };
 
 enum config_verdict { CONFIG_RUN, CONFIG_SHOWN };

@@ -5,29 +5,13 @@
 #include "commands.h"
 
 static const struct cli_command *const groups[] = {
-	up_commands,
-	init_commands,
-	join_commands,
-	status_commands,
-	top_commands,
-	ns_commands,
-	region_commands,
-	volume_commands,
-	export_commands,
-	fs_commands,
-	files_commands,
-	mount_commands,
-	umount_commands,
-	key_commands,
-	manager_commands,
-	server_commands,
-	store_commands,
-	sort_commands,
-	graph_commands,
-	bench_commands,
-	flash_commands,
-	help_commands,
-	NULL,
+	up_commands, /* help shows them in this order */
+	init_commands,	 join_commands,	 status_commands, top_commands,
+	doctor_commands, ns_commands,	 region_commands, volume_commands,
+	export_commands, fs_commands,	 files_commands,  mount_commands,
+	umount_commands, run_commands,	 key_commands,	  manager_commands,
+	server_commands, store_commands, sort_commands,	  graph_commands,
+	bench_commands,	 flash_commands, help_commands,	  NULL,
 };
 
 int main(int argc, char **argv)

@@ -13,7 +13,7 @@
 
 #include "help.h"
 
-#define FLAGS_MAX     8 /* of one command */
+#define FLAGS_MAX     16 /* of one command */
 #define TIMEOUT_MAX_S 86400
 
 /* ---- Failing */

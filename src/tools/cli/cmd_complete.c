@@ -280,7 +280,8 @@ static void offer_kind(const struct completion *completion, const char *kind)
 		{"/FS/PATH", offer_paths},
 	};
 
-	if (!strcmp(kind, "FILE") || !strcmp(kind, "PATH") || !strcmp(kind, "DIR"))
+	if (!strcmp(kind, "FILE") || !strcmp(kind, "PATH") || !strcmp(kind, "DIR") ||
+	    !strcmp(kind, "PROGRAM") || !strcmp(kind, "ARGUMENT"))
 		puts(FILES);
 	else if (*kind >= 'a' && *kind <= 'z')
 		offer(completion, "", kind);

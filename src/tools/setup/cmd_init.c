@@ -124,7 +124,8 @@ static int plan(struct setup *setup, const struct setup_flags *flags, const char
 		  setup->root);
 	setup_add(setup, SETUP_FILE, false, "/etc/afar/manager.ini",
 		  "# Of afard@manager; afard.ini(5) has more settings.\n"
-		  "[afard]\nrole = manager\ndata = %s/var/lib/afar/manager\n\n"
+		  "[afard]\nrole = manager\ndata = %s/var/lib/afar/manager\n"
+		  "# Metrics and a status page, for this machine alone:\n# metrics = 7480\n\n"
 		  "[manager]\nlisten = %s\n",
 		  setup->root, address);
 	setup->units[setup->nr_units++] = "manager";

@@ -183,7 +183,8 @@ void setup_add_server(struct setup *setup, const struct setup_flags *flags, cons
 		snprintf(flash, sizeof(flash), "flash = %.150s\n", flags->flash);
 	setup_add(setup, SETUP_FILE, false, "/etc/afar/server.ini",
 		  "# Of afard@server; afard.ini(5) has more settings.\n"
-		  "[afard]\nrole = server\ndata = %s/var/lib/afar/server\nkey = %s%s\n\n"
+		  "[afard]\nrole = server\ndata = %s/var/lib/afar/server\nkey = %s%s\n"
+		  "# Metrics and a status page, for this machine alone:\n# metrics = 7481\n\n"
 		  "[server]\nmanager = %s\n%s%s%s",
 		  setup->root, setup->root, key, address, name, memory, flash);
 	setup->units[setup->nr_units++] = "server";

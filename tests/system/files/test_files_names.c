@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -497,6 +498,110 @@ static void test_stopped(void **state)
 	close_users();
 }
 
+/* ---- By path */
+
+static int open_path(const struct afar_who *who, uint64_t dir, const char *path, int flags,
+		     struct afar_file_stat *stat)
+{
+	const struct afar_open_options options = {.size = sizeof(options), .mode = 0640};
+	struct afar_file *file;
+	int ret = afar_file_open_path(users[0].fs, who, dir, path, flags, &options, &file);
+
+	if (ret)
+		return ret;
+	stat->size = sizeof(*stat);
+	assert_int_equal(afar_file_stat(file, stat), 0);
+	assert_int_equal(afar_file_close(file), 0);
+	return 0;
+}
+
+static void test_paths(void **state)
+{
+	static char name[AFAR_FILE_NAME_MAX + 2], path[AFAR_FILE_PATH_MAX + 2];
+	const struct afar_open_options wrong = {.size = sizeof(wrong), .mode = 010000};
+	struct afar_file_stat stat, dir = {.size = sizeof(dir)};
+	struct afar_file *file;
+	uint64_t ino;
+
+	(void)state;
+	memset(name, 'n', sizeof(name) - 1);
+	memset(path, '/', sizeof(path) - 1);
+	const struct {
+		const struct afar_who *who;
+		const char *path;
+		int flags, ret;
+	} cases[] = {
+		{&superuser, "/d/new", O_RDONLY, -ENOENT},
+		{&superuser, "/d/new", O_RDWR | O_CREAT | O_EXCL, 0},
+		{&superuser, "/d/new", O_RDWR | O_CREAT | O_EXCL, -EEXIST},
+		{&superuser, "/d/new", O_RDWR | O_CREAT, 0},
+		{&superuser, "d//new", O_RDONLY, 0},
+		{&superuser, "d/../d/./new", O_WRONLY, 0},
+		{&superuser, "/d/new/", O_RDONLY, -ENOTDIR},
+		{&superuser, "/d/link", O_RDONLY | O_CREAT, 0},
+		{&superuser, "/d/link", O_RDONLY | O_NOFOLLOW, -EINVAL},
+		{&superuser, "/d/nowhere", O_RDONLY, -ENOENT},
+		{&superuser, "/d/nowhere", O_RDWR | O_CREAT, -EINVAL},
+		{&superuser, "/none/new", O_RDWR | O_CREAT, -ENOENT},
+		{&superuser, "/d/new/x", O_RDWR | O_CREAT, -ENOTDIR},
+		{&superuser, "/d/other/", O_RDWR | O_CREAT, -EISDIR},
+		{&superuser, "/d", O_RDWR | O_CREAT, -EISDIR},
+		{&superuser, "/d", O_RDONLY, 0},
+		{&superuser, "", O_RDONLY, -ENOENT},
+		{&superuser, name, O_RDWR | O_CREAT, -ENAMETOOLONG},
+		{&superuser, path, O_RDWR | O_CREAT, -ENAMETOOLONG},
+		{&superuser, "/d/tmp", O_RDWR | O_TMPFILE, -EINVAL},
+		{&superuser, "/d/new", O_ACCMODE, -EINVAL},
+		{&somebody, "/d/new", O_RDONLY, -EACCES},
+		{&somebody, "/d/his", O_RDWR | O_CREAT, -EACCES},
+	};
+
+	open_users();
+	assert_int_equal(
+		afar_fs_make(users[1].fs, &superuser, root, "d", S_IFDIR | 0755, 0, NULL, &dir), 0);
+	assert_int_equal(afar_fs_make(users[1].fs, &superuser, dir.ino, "link", S_IFLNK | 0777, 0,
+				      "new", NULL),
+			 0);
+	assert_int_equal(afar_fs_make(users[1].fs, &superuser, dir.ino, "nowhere", S_IFLNK | 0777,
+				      0, "none", NULL),
+			 0);
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		int ret = open_path(cases[i].who, root, cases[i].path, cases[i].flags, &stat);
+
+		if (ret != cases[i].ret)
+			fail_msg("open '%.40s' with 0%o: %d: %s", cases[i].path, cases[i].flags,
+				 ret, afar_last_error());
+	}
+	/* Made with its mode, as a path from the directory leads there, and emptied when that is asked for. */
+	assert_int_equal(open_path(&superuser, dir.ino, "new", O_RDONLY, &stat), 0);
+	assert_int_equal(stat.mode, S_IFREG | 0640);
+	ino = stat.ino;
+	assert_int_equal(afar_file_open(users[0].fs, &superuser, ino, O_RDWR, &file), 0);
+	assert_int_equal(afar_file_pwrite(file, "bytes", 5, 0), 5);
+	assert_int_equal(afar_file_close(file), 0);
+	assert_int_equal(open_path(&superuser, dir.ino, "link", O_RDWR | O_CREAT | O_TRUNC, &stat),
+			 0);
+	assert_true(stat.ino == ino && stat.bytes == 0);
+	/* Others see what was made, and without options it has a mode, too. */
+	assert_int_equal(afar_file_open_path(users[0].fs, &superuser, root, "plain",
+					     O_RDWR | O_CREAT, NULL, &file),
+			 0);
+	assert_int_equal(afar_file_close(file), 0);
+	stat.size = sizeof(stat);
+	assert_int_equal(afar_fs_lookup(users[2].fs, &superuser, root, "plain", &stat), 0);
+	assert_int_equal(stat.mode, S_IFREG | 0666);
+	assert_int_equal(afar_file_open_path(users[0].fs, &superuser, root, "x", O_RDWR | O_CREAT,
+					     &wrong, &file),
+			 -EINVAL);
+	assert_int_equal(
+		afar_file_open_path(users[0].fs, &superuser, root, NULL, O_RDONLY, NULL, &file),
+		-EINVAL);
+	assert_int_equal(
+		afar_file_open_path(users[0].fs, &superuser, root, "plain", O_RDONLY, NULL, NULL),
+		-EINVAL);
+	close_users();
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -504,6 +609,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_in_one_session),
 		cmocka_unit_test(test_in_two_sessions),
 		cmocka_unit_test(test_stopped),
+		cmocka_unit_test(test_paths),
 	};
 
 	if (argc == 4)

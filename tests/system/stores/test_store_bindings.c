@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "client/namespace/region.h"
 #include "lib/api/api.h"
@@ -100,6 +101,20 @@ static void expect_synced(struct afar_region *region)
 {
 	look_around(region);
 	assert_int_equal(afar_region_sync(region), 0);
+}
+
+/* A server that was killed leaves its ports to its own cluster: no other test's server listens there, and is taken for it. */
+static void test_ports_of_its_own(void **state)
+{
+	char *status;
+
+	(void)state;
+	assert_int_equal(afar_session_status(session, &status), 0);
+	assert_non_null(strstr(status, "\"control_address\": \"127."));
+	assert_null(strstr(status, "\"control_address\": \"127.0.0.1:"));
+	if (!getenv("AFAR_TEST_HOST"))
+		assert_null(strstr(status, "\"address\": \"127.0.0.1:"));
+	free(status);
 }
 
 /* Runs one operation on a queue, and returns its result. */
@@ -482,19 +497,13 @@ static void test_moved_store(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_blocking_calls),
-		cmocka_unit_test(test_queues),
-		cmocka_unit_test(test_zeros),
-		cmocka_unit_test(test_mappings),
-		cmocka_unit_test(test_while_away),
-		cmocka_unit_test(test_with_the_manager),
-		cmocka_unit_test(test_closed_connections),
-		cmocka_unit_test(test_many_parts),
-		cmocka_unit_test(test_clean_ends),
-		cmocka_unit_test(test_by_proxy),
-		cmocka_unit_test(test_failed_sync),
-		cmocka_unit_test(test_syncs_together),
-		cmocka_unit_test(test_layout_is_asked_for),
+		cmocka_unit_test(test_ports_of_its_own), cmocka_unit_test(test_blocking_calls),
+		cmocka_unit_test(test_queues),		 cmocka_unit_test(test_zeros),
+		cmocka_unit_test(test_mappings),	 cmocka_unit_test(test_while_away),
+		cmocka_unit_test(test_with_the_manager), cmocka_unit_test(test_closed_connections),
+		cmocka_unit_test(test_many_parts),	 cmocka_unit_test(test_clean_ends),
+		cmocka_unit_test(test_by_proxy),	 cmocka_unit_test(test_failed_sync),
+		cmocka_unit_test(test_syncs_together),	 cmocka_unit_test(test_layout_is_asked_for),
 		cmocka_unit_test(test_moved_store),
 	};
 

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "client/files/fs.h"
 #include "client/session/retry.h"
+#include "client/target/apart.h"
 
 #define SYNCS_MAX 8 /* each store may say once that it had lost something */
 
@@ -63,6 +64,8 @@ static int sync_once(struct afar_fs *fs, uint64_t *nr_losses)
 	int ret;
 
 	do {
+		if (fs->has_other_writers)
+			apart_owe_syncs(fs_pool(fs));
 		ret = target_sync(fs_pool(fs));
 		if (is_loss(ret))
 			++*nr_losses;

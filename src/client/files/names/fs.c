@@ -91,6 +91,17 @@ PUBLIC_CALL(int, afar_fs_sync, (struct afar_fs *fs), (fs))
 	return ret;
 }
 
+PUBLIC_CALL(int, afar_fs_sync_others, (struct afar_fs *fs), (fs))
+{
+	int ret = fs_enter(fs);
+
+	if (ret)
+		return ret;
+	fs->has_other_writers = true;
+	handle_unuse(&fs->handle);
+	return 0;
+}
+
 /* Tells the lines, each ended by 0. */
 static int say_lines(const ProtobufCBinaryData *lines, afar_fs_say say, void *argument)
 {

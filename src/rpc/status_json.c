@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The cluster's status as JSON, as the manager tells it. */
-#include <errno.h>
+/* The cluster's status as JSON: afar-json(5) says what is in it. The library has it, and the daemon's status page. */
+#include "rpc/status_json.h"
+
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
+#include <afar/error.h>
+#include <afar/namespace.h>
 
 #include "base/error.h"
 #include "base/histogram.h"
-#include "client/base/call.h"
-#include "client/session.h"
 #include "rpc/capability.h"
 
 /* Replaces text that is not UTF-8, which JSON needs, by "?". The text may come from others. */
@@ -41,25 +42,10 @@ static json_t *hexadecimal(uint64_t value)
 	return json_sprintf("%016llx", (unsigned long long)value);
 }
 
-/* Returns whether this session may use a lane, as far as that is known without connecting. */
-static bool is_usable(struct afar_session *session, const Afar__Lane *lane)
+static const char *choose(const struct status_chooser *chooser, const Afar__Server *server,
+			  uint64_t store)
 {
-	unsigned number;
-
-	if (session->path[0] && !fabric_transport_is_over(lane->transport, session->path))
-		return false;
-	return fabrics_get(&session->fabrics, lane->transport, lane->address, &number) == 0 &&
-	       fabric_is_same_host(fabrics_at(&session->fabrics, number), lane->address);
-}
-
-/* Returns the transport that the session would take to the server's memory; NULL: none. */
-static const char *choose_transport(struct afar_session *session, const Afar__Server *server)
-{
-	for (size_t i = 0; i < server->n_lanes; i++) {
-		if (server->lanes[i]->store == 0 && is_usable(session, server->lanes[i]))
-			return server->lanes[i]->transport;
-	}
-	return NULL;
+	return chooser ? chooser->choose(chooser->context, server, store) : NULL;
 }
 
 /* Loopback and memory have no link that could be down. */
@@ -91,11 +77,11 @@ static json_t *lane_to_json(const Afar__Lane *lane, bool is_chosen, bool is_up,
 }
 
 /* Those to the server's DRAM, which come first. Each store tells of its own. */
-static json_t *lanes_to_json(struct afar_session *session, const Afar__Server *server, bool is_up,
-			     const Afar__ServerReport *report)
+static json_t *lanes_to_json(const struct status_chooser *chooser, const Afar__Server *server,
+			     bool is_up, const Afar__ServerReport *report)
 {
 	static const Afar__LaneReport no_report = AFAR__LANE_REPORT__INIT;
-	const char *chosen = choose_transport(session, server);
+	const char *chosen = choose(chooser, server, 0);
 	json_t *lanes = json_array();
 
 	for (size_t i = 0; i < server->n_lanes && server->lanes[i]->store == 0; i++) {
@@ -109,7 +95,8 @@ static json_t *lanes_to_json(struct afar_session *session, const Afar__Server *s
 	return lanes;
 }
 
-static json_t *server_to_json(struct afar_session *session, const Afar__ServerStatus *status)
+static json_t *server_to_json(const struct status_chooser *chooser,
+			      const Afar__ServerStatus *status)
 {
 	static const Afar__Server no_server = AFAR__SERVER__INIT;
 	static const Afar__ServerReport no_report = AFAR__SERVER_REPORT__INIT;
@@ -118,11 +105,11 @@ static json_t *server_to_json(struct afar_session *session, const Afar__ServerSt
 
 	return json_pack(
 		"{s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
-		"s:o, s:o, s:o, s:o}",
+		"s:o, s:o, s:o, s:o, s:o}",
 		"server", number(server->server), "name", text(server->name), "is_up",
 		(int)status->is_up, "incarnation", hexadecimal(server->incarnation),
 		"control_address", text(server->control_address), "lanes",
-		lanes_to_json(session, server, status->is_up, report), "capacity_bytes",
+		lanes_to_json(chooser, server, status->is_up, report), "capacity_bytes",
 		number(report->capacity_bytes), "granted_bytes", number(report->granted_bytes),
 		"draining_bytes", number(report->draining_bytes), "dirty_bytes",
 		number(report->dirty_bytes), "clean_bytes", number(report->clean_bytes),
@@ -130,7 +117,8 @@ static json_t *server_to_json(struct afar_session *session, const Afar__ServerSt
 		number(report->scrub_bytes_per_s), "nr_connections", number(report->nr_connections),
 		"resident_bytes", number(report->resident_bytes), "pool_bytes",
 		number(report->pool_bytes), "huge_bytes", number(report->huge_bytes),
-		"nr_registrations", number(report->nr_registrations), "report_age_ms",
+		"nr_registrations", number(report->nr_registrations), "version",
+		text_if(report->version), "report_age_ms",
 		number_if(status->is_up, status->report_age_ms), "down_ms",
 		number_if(!status->is_up, status->down_ms));
 }
@@ -162,26 +150,18 @@ static const char *store_address(const Afar__ClusterStatus *status, const Afar__
 	return NULL;
 }
 
-/* Returns the transport that the session would take to the store; NULL: none. */
-static const char *choose_transport_to(struct afar_session *session,
+/* Returns the transport that one would take to the store; NULL: none. */
+static const char *choose_transport_to(const struct status_chooser *chooser,
 				       const Afar__ClusterStatus *status,
 				       const Afar__StoreStatus *store)
 {
-	const char *transport = NULL;
-
 	for (size_t i = 0; i < status->n_servers; i++) {
 		const Afar__Server *server = status->servers[i]->server;
 
-		if (!server || server->server != store->server)
-			continue;
-		/* The nearest is the last. */
-		for (size_t j = 0; j < server->n_lanes; j++) {
-			if (server->lanes[j]->store == store->store &&
-			    is_usable(session, server->lanes[j]))
-				transport = server->lanes[j]->transport;
-		}
+		if (server && server->server == store->server)
+			return choose(chooser, server, store->store);
 	}
-	return transport;
+	return NULL;
 }
 
 /* Returns since when the store's server has said nothing. */
@@ -256,11 +236,11 @@ static void add_store_report(json_t *out, const Afar__StoreReport *report)
 	add_store_work(out, report);
 }
 
-static json_t *store_to_json(struct afar_session *session, const Afar__ClusterStatus *status,
-			     const Afar__StoreStatus *store)
+static json_t *store_to_json(const struct status_chooser *chooser,
+			     const Afar__ClusterStatus *status, const Afar__StoreStatus *store)
 {
 	const char *address = store->is_up ? store_address(status, store) : NULL;
-	const char *transport = store->is_up ? choose_transport_to(session, status, store) : NULL;
+	const char *transport = store->is_up ? choose_transport_to(chooser, status, store) : NULL;
 	json_t *out;
 
 	out = json_pack("{s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
@@ -283,12 +263,13 @@ static json_t *store_to_json(struct afar_session *session, const Afar__ClusterSt
 	return out;
 }
 
-static json_t *stores_to_json(struct afar_session *session, const Afar__ClusterStatus *status)
+static json_t *stores_to_json(const struct status_chooser *chooser,
+			      const Afar__ClusterStatus *status)
 {
 	json_t *stores = json_array();
 
 	for (size_t i = 0; i < status->n_stores; i++)
-		json_array_append_new(stores, store_to_json(session, status, status->stores[i]));
+		json_array_append_new(stores, store_to_json(chooser, status, status->stores[i]));
 	return stores;
 }
 
@@ -404,7 +385,8 @@ static json_t *limits_to_json(const Afar__ClusterStatus *status)
 			 number(status->list_max));
 }
 
-static char *status_to_text(struct afar_session *session, const Afar__ClusterStatus *status)
+char *status_json(const Afar__ClusterStatus *status, const char *principal,
+		  const struct status_chooser *chooser)
 {
 	json_t *servers = json_array();
 	json_t *namespaces = json_array();
@@ -415,7 +397,7 @@ static char *status_to_text(struct afar_session *session, const Afar__ClusterSta
 	char *out;
 
 	for (size_t i = 0; i < status->n_servers; i++)
-		json_array_append_new(servers, server_to_json(session, status->servers[i]));
+		json_array_append_new(servers, server_to_json(chooser, status->servers[i]));
 	for (size_t i = 0; i < status->n_namespaces; i++)
 		json_array_append_new(namespaces, namespace_to_json(status->namespaces[i]));
 	for (size_t i = 0; i < status->n_sessions; i++)
@@ -425,37 +407,17 @@ static char *status_to_text(struct afar_session *session, const Afar__ClusterSta
 	for (size_t i = 0; i < status->n_newer; i++)
 		json_array_append_new(newer, text(status->newer[i]));
 	root = json_pack(
-		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-		"cluster", text(status->cluster), "principal", text(session->principal),
+		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, "
+		"s:o}",
+		"cluster", text(status->cluster), "version", text_if(status->version), "time_ns",
+		number_if(status->time_ns != 0, status->time_ns), "principal", text(principal),
 		"manager_incarnation", hexadecimal(status->manager_incarnation), "uptime_ms",
 		number(status->uptime_ms), "newer", newer, "servers", servers, "stores",
-		stores_to_json(session, status), "namespaces", namespaces, "sessions", sessions,
+		stores_to_json(chooser, status), "namespaces", namespaces, "sessions", sessions,
 		"principals", principals, "limits", limits_to_json(status), "nr_servers",
 		number(status->nr_servers), "nr_stores", number(status->nr_stores), "nr_namespaces",
 		number(status->nr_namespaces), "nr_sessions", number(status->nr_sessions));
 	out = json_dumps(root, JSON_INDENT(2));
 	json_decref(root);
 	return out;
-}
-
-PUBLIC_CALL(int, afar_session_status, (struct afar_session *session, char **json), (session, json))
-{
-	Afar__Status status = AFAR__STATUS__INIT;
-	Afar__Frame *reply;
-	int ret = session_check(session);
-
-	if (ret)
-		return ret;
-	if (!json)
-		return error_fail(-EINVAL,
-				  "get the status: there is nowhere to put it (json is null)");
-	status.is_fresh = true;
-	ret = session_call_for(session, RPC_REQUEST(STATUS, status, &status),
-			       AFAR__REPLY__RESULT_CLUSTER_STATUS, &reply);
-	if (ret)
-		return ret;
-	*json = status_to_text(session, reply->reply->cluster_status);
-	ret = *json ? 0 : error_code(-ENOMEM);
-	rpc_frame_free(reply);
-	return ret;
 }

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Signal handlers of the program. They may run anywhere, so they must not run inside of libafar, nor call it. */
+#ifndef PRELOAD_SIGNALS_H
+#define PRELOAD_SIGNALS_H
+
+#include <stdbool.h>
+
+/* Returns whether this thread runs a handler. One that jumps out of a handler is taken to be in it from then on. */
+bool signals_in_handler(void);
+/* Has the handlers run whose signals came while the thread was inside. */
+void signals_deliver(void);
+
+#endif
