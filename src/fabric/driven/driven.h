@@ -5,7 +5,8 @@
  * the bytes itself, one-sided, between that memory and its pager's, and sends the answer. So a
  * transfer has no copy at either end.
  *
- *   driven.c    the fabric over another one, domains, memory, listeners
+ *   driven.c    the fabric over another one, and its listeners
+ *   memory.c    domains, and memory
  *   wire.c      messages
  *   endpoint.c  connecting, accepting, closing, messages of those above
  *   ask.c       the end that asks
@@ -206,6 +207,17 @@ _Static_assert(DRIVEN_RECEIVES <= DRIVEN_NUMBERS, "a byte is a number");
 int driven_open(const char *transport, const char *address, struct fabric **out);
 /* Opens one over an open fabric, and takes that over. -ENOMEM. */
 int driven_open_over(struct fabric *below, struct fabric **out);
+
+/* ---- memory.c */
+
+int driven_domain_open(struct fabric *fabric, struct fabric_domain **out);
+void driven_domain_close(struct fabric_domain *domain);
+int driven_paged_register(struct fabric_domain *domain, struct fabric_pager *pager, uint64_t length,
+			  unsigned access, struct fabric_memory *out);
+int driven_memory_register(struct fabric_domain *domain, void *addr, size_t length, unsigned access,
+			   struct fabric_memory *out);
+bool driven_memory_deregister(struct fabric_memory *memory);
+int driven_lend(struct fabric *fabric, void *addr, size_t length);
 /* Finds a pager by the key of its memory. Returns what is wrong with the ask, as the end of a
  * sentence; NULL: nothing. */
 const char *driven_find_pager(struct driven_domain *domain, const struct driven_ask *ask,
