@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Suite `preload`: a program that knows nothing of Afar, peer_mover, on a mount under `afar run`. The references are the same program on the
- * same mount without it, on one without the kernel's page cache, and the same calls of the library's. Each measurement is a
+ * Suite `preload`: a program that knows nothing of Afar, peer_mover, on a mount under `afar run`. The references are the same program without it,
+ * on that mount and on one without the page cache, and the library. Each measurement is a
  * process of its own; on the mount with the cache it begins without pages.
  */
 #include <errno.h>
