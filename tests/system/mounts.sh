@@ -44,6 +44,12 @@ start_flash_server() {
 		--key "$scratch/manager/server.key" --manager "$AFAR_CLUSTER" --memory 512M --flash 1G
 }
 
+# All programs of a test go past its mounts: AFAR_TEST_PRELOAD is the library.
+if [ -n "${AFAR_TEST_PRELOAD:-}" ]; then
+	LD_PRELOAD=$AFAR_TEST_PRELOAD
+	export LD_PRELOAD
+fi
+
 is_mounted() {
 	grep -q "^[^ ]* $scratch/$1 fuse.afar " /proc/self/mounts
 }

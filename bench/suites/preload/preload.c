@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Suite `preload`: a program that knows nothing of Afar, peer_mover, on a mount under `afar run`. The references are the same program on the
- * same mount without it, on one without the kernel's page cache, and the same calls of the library's. Each measurement is a
+ * Suite `preload`: a program that knows nothing of Afar, peer_mover, on a mount under `afar run`. The references are the same program without it,
+ * on that mount and on one without the page cache, and the library. Each measurement is a
  * process of its own; on the mount with the cache it begins without pages.
  */
 #include <errno.h>
@@ -34,7 +34,8 @@ struct preload_stage {
 	struct file_scene at; /* with memory for a piece */
 	struct fuse_mount cached, direct;
 	char mover[PATH_MAX];
-	uint64_t ino; /* of the file, which is open only while the library is measured: a mount keeps no pages beside a writer */
+	uint64_t
+		ino; /* of the file, which is open only while the library is measured: a mount keeps no pages beside a writer */
 };
 
 /* Runs it on the file of a mount. MB/s */
@@ -44,8 +45,8 @@ static int move(const struct preload_stage *stage, const struct bench_row *row,
 	const struct kind *kind = row->parameters;
 	char path[sizeof(mount->place) + sizeof(FILE_NAME) + 1], bytes[24], size[24], ms[24];
 	char said[64];
-	const char *const arguments[] = {PROGRAM_AFAR, "run", "--", stage->mover, kind->what, path,
-					 bytes,	       size,  ms,   NULL};
+	const char *const arguments[] = {PROGRAM_AFAR, "run", "--", stage->mover, kind->what,
+					 path,	       bytes, size, ms,		  NULL};
 	double ns;
 	int ret;
 
@@ -136,21 +137,21 @@ static int run_library(void *state, const struct bench_row *row, unsigned repeti
 
 /* ---- The stages */
 
-#define ROW(name, over, what, size, reference, bar, run)                                     \
-	{                                                                                    \
-		name ", " over " / " reference, "MB/s", BENCH_HIGHER, reference, bar,        \
-			&(const struct kind){what, size}, run_past, run                      \
+#define ROW(name, over, what, size, reference, bar, run)                              \
+	{                                                                             \
+		name ", " over " / " reference, "MB/s", BENCH_HIGHER, reference, bar, \
+			&(const struct kind){what, size}, run_past, run               \
 	}
-#define ROWS(name, over, what, size)                                                         \
-	ROW(name, over, what, size, "fuse cached", BAR_FUSE, run_cached),                    \
-		ROW(name, over, what, size, "fuse direct", BAR_FUSE, run_direct),            \
+#define ROWS(name, over, what, size)                                              \
+	ROW(name, over, what, size, "fuse cached", BAR_FUSE, run_cached),         \
+		ROW(name, over, what, size, "fuse direct", BAR_FUSE, run_direct), \
 		ROW(name, over, what, size, "library", BAR_LIBRARY, run_library)
-#define ALL_ROWS(over)                                                                       \
+#define ALL_ROWS(over)                                                                          \
 	ROWS("read 4 KiB", over, "read", 4 * KIB), ROWS("read 64 KiB", over, "read", 64 * KIB), \
-		ROWS("read 1 MiB", over, "read", MIB),                                       \
-		ROWS("write 4 KiB", over, "write", 4 * KIB),                                 \
-		ROWS("write 64 KiB", over, "write", 64 * KIB),                               \
-		ROWS("write 1 MiB", over, "write", MIB),                                     \
+		ROWS("read 1 MiB", over, "read", MIB),                                          \
+		ROWS("write 4 KiB", over, "write", 4 * KIB),                                    \
+		ROWS("write 64 KiB", over, "write", 64 * KIB),                                  \
+		ROWS("write 1 MiB", over, "write", MIB),                                        \
 		ROWS("stream 4 KiB", over, "stream", 4 * KIB)
 
 /* Not constant: bench_skip(). */

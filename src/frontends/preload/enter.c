@@ -422,7 +422,7 @@ int enter_flush(struct held *held)
 }
 
 /* A file that was written is closed at once: the next who opens it would wait for that. */
-void held_end(struct held *held)
+void enter_end_held(struct held *held)
 {
 	struct own own = own_enter();
 

@@ -36,6 +36,8 @@ int enter_sync(struct held *held);
 
 /* Ends it for all descriptors of the same file, because it was mapped or the like, and for good. Waits for transfers under way. */
 void enter_bar(int fd);
+/* Closes the file of one that nobody has any more. */
+void enter_end_held(struct held *held);
 /* Closes all files and sessions; for the end of the process, or before exec. */
 void enter_end(void);
 

@@ -26,8 +26,6 @@
 
 #define HIGH_MAX 16384 /* the kernel's own table is as long as the highest number */
 
-_Thread_local bool own_is_inside __attribute__((tls_model("initial-exec")));
-
 struct own own_enter(void)
 {
 	struct own own = {.was_inside = own_is_inside, .error = errno};

@@ -5,13 +5,13 @@
 
 #include <stdbool.h>
 
+#include "signals.h"
+
 /* Says that this thread is inside of libafar: its calls are the C library's, and descriptors that it makes are moved out of the way. */
 struct own {
 	bool was_inside;
 	int cancel, error;
 };
-
-extern _Thread_local bool own_is_inside __attribute__((tls_model("initial-exec")));
 
 /* Nobody may cancel the thread in between. errno is afterwards as it was before. */
 struct own own_enter(void);

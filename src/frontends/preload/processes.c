@@ -25,7 +25,7 @@ bool process_is_own(void)
 __attribute__((constructor)) static void begin(void)
 {
 	process = getpid();
-	table_begin();
+	table_begin(enter_end_held);
 }
 
 /* Returns whether it was on. */

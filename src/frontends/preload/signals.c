@@ -15,7 +15,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "own.h"
 #include "real.h"
 
 #define KEPT_MAX 16 /* signals; those beyond are handled at once */
@@ -27,6 +26,8 @@
 typedef void (*with_info)(int number, siginfo_t *info, void *context);
 
 static atomic_ullong handlers[NSIG];
+
+_Thread_local bool own_is_inside __attribute__((tls_model("initial-exec")));
 
 /* Where the outermost handler has been called from; NULL: none. */
 static _Thread_local char *frame __attribute__((tls_model("initial-exec")));

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
+#include "real.h"
+
 #define PAGE_ENTRIES 1024
 #define NR_PAGES     1024 /* a million descriptors; those beyond are the kernel's */
 #define BLOCK_HELD   64
@@ -27,15 +29,17 @@ struct root {
 };
 
 static struct root *root; /* NULL: off for good */
+static void (*end_held)(struct held *held);
 
 static void *map(size_t size)
 {
-	void *found = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *found =
+		REAL(mmap)(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return found == MAP_FAILED ? NULL : found;
 }
 
-void table_begin(void)
+void table_begin(void (*end)(struct held *held))
 {
 	struct root *made = map(sizeof(*made));
 
@@ -46,6 +50,7 @@ void table_begin(void)
 		return;
 	}
 	made->is_on = true;
+	end_held = end;
 	root = made;
 }
 
@@ -238,7 +243,7 @@ void held_drop(struct held *held)
 	/* While it ends, nobody may take it: only the last user sees 1. */
 	if (atomic_fetch_sub(&held->users, 1) != 1)
 		return;
-	held_end(held);
+	end_held(held);
 	put_free(number_of(held), held);
 }
 

@@ -36,8 +36,8 @@ struct held {
 
 /* Returns whether this is the process that began, and the library is on: no fork's child, and not about to end. */
 bool table_is_on(void);
-/* Begins with nothing known. Without it the table is off. */
-void table_begin(void);
+/* Begins with nothing known; `end` closes the file of a held that nobody has any more. Without it the table is off. */
+void table_begin(void (*end)(struct held *held));
 /* Switches it off, or on again. Returns whether it was on. */
 bool table_set_on(bool is_on);
 
@@ -56,12 +56,9 @@ struct held *table_take(int fd);
 /* Returns a new one with one user; NULL: no memory. */
 struct held *held_new(void);
 void held_keep(struct held *held);
-/* The last user ends the file: enter.c's held_end(). */
+/* The last user ends the file. */
 void held_drop(struct held *held);
 /* Calls it for all that are in use, each kept meanwhile. */
 void held_for_each(void (*call)(struct held *held, void *argument), void *argument);
-
-/* enter.c: closes the file of one that nobody has any more. */
-void held_end(struct held *held);
 
 #endif
