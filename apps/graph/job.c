@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What computations call: signs of life, supersteps, and what workers exchange; see job.h. */
+/* Computations call this: signs of life, supersteps, and what workers exchange; see job.h. */
 #include "job.h"
 
 #include <errno.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * peer_mover read|write|stream FILE BYTES SIZE MS: moves pieces of SIZE bytes of a file of BYTES for MS milliseconds. It prints
- * how many nanoseconds a piece took. "stream" reads from front to back, the others go to places in no order. Suite `preload` runs it
+ * peer_mover read|write|stream FILE BYTES SIZE MS
+ *
+ * Moves pieces of SIZE bytes of a file of BYTES for MS milliseconds. It prints how many nanoseconds a piece took. "stream" reads from front to back, the others go to places in no order. Suite `preload` runs it
  * on a mount, with and without `afar run`. It knows nothing of Afar.
  */
 #include <fcntl.h>

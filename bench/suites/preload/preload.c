@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Suite `preload`: a program that knows nothing of Afar, peer_mover, on a mount under `afar run`. The references are the same program without it,
- * on that mount and on one without the page cache, and the library. Each measurement is a
+ * on that mount and on one without the page cache. Another one is the library. Each measurement is a
  * process of its own; on the mount with the cache it begins without pages.
  */
 #include <errno.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Ends of files that the manager has left to us are not ours any more (io/fs_ends.h): because it asks for them, has restarted, or a file is
- * cut or closed. */
+/* Gives back ends of files that the manager has left to us (io/fs_ends.h). It asks for them, or has restarted, or a file is cut or closed. */
 #include <errno.h>
 
 #include "base/error.h"
