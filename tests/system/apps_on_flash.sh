@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Sorts and graphs whose workers exchange what they have on flash: a sort of four times the memory that the cluster lends,
 # and graphs with the results that they have in memory. Workers meet in memory. What a killed sort had goes back.
+# shellcheck disable=SC2154 # cluster.sh sets some
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 

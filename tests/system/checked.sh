@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # `afar region put|get --checked`: regions of any length go to flash and back with their sums, which outlive their
 # server; a block that its device has changed is told with its place; in memory there is nothing to check.
+# shellcheck disable=SC2154 # cluster.sh sets some
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # files_tree.sh dram|flash: a tree with all that trees can have goes into a file system and comes back as it was: names, content,
 # permissions, times, links and holes. On flash it is there when all daemons were killed.
+# shellcheck disable=SC2154 # cluster.sh sets some
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A block of a store that its device has changed: the scrub finds it, a read of it fails with a line that says
 # where it is, the rest of the region is read, and writing it anew mends it.
+# shellcheck disable=SC2154 # cluster.sh sets some
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 

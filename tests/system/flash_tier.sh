@@ -3,6 +3,7 @@
 # Programs as people use them, on a namespace on flash: what they were told to be durable is there after kill -9 of server
 # and manager. A kill leaves the kernel's cache of the device as it is, so this does not show what a loss of power leaves:
 # test_store_power.c does.
+# shellcheck disable=SC2154 # cluster.sh sets some
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A disk is moved to another server, and its regions with it. A copy beside the original, an older image, another cluster's
 # disk and one that is in use are refused, and nothing is lost by that.
+# shellcheck disable=SC2154 # cluster.sh sets some
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Volumes at the command line: what is made is listed and shown, sizes change, rights hold, and what cannot be is refused with
 # a line.
+# shellcheck disable=SC2154 # cluster.sh sets some
 # shellcheck source=tests/system/cluster.sh
 . "$(dirname "$0")/cluster.sh"
 
