@@ -16,7 +16,7 @@ struct cluster;
  * Starts a manager and `nr_servers` servers that lend `server_bytes` each, and waits until all have
  * joined. Its data goes over the transport $AFAR_TEST_TRANSPORT (tcp), and the servers are at
  * $AFAR_TEST_HOST (a loopback address of the cluster's own). The program is $AFARD, or the afard
- * beside this program. The daemons die with this process.
+ * beside this program. The daemons die with this process. $AFAR_OWN_ENDS is the manager's --own-ends.
  */
 int cluster_start(unsigned nr_servers, uint64_t server_bytes, struct cluster **out);
 /* Starts a cluster whose data goes over the named transport, whatever the environment says. The

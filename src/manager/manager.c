@@ -319,7 +319,8 @@ static int open_core(struct manager *manager, const struct manager_options *opti
 	};
 	struct core_options core_options = {.keyring = manager->keyring,
 					    .lease_ms = options->lease_ms,
-					    .claim_ms = options->claim_ms};
+					    .claim_ms = options->claim_ms,
+					    .gives_ends = options->gives_ends};
 
 	if (core_options.lease_ms == 0)
 		core_options.lease_ms = LEASE_MS_DEFAULT;

@@ -24,6 +24,7 @@ struct manager_options {
 	uint32_t lease_ms;	  /* a session outlives its connection so long; 0: 10 000 */
 	uint32_t claim_ms;	  /* a claim to write a version lasts so long unused; 0: 30 000 */
 	uint64_t store_bytes_max; /* of the metastore; 0: 16 GiB */
+	bool gives_ends;	  /* sessions may have ends of files for themselves */
 };
 
 /* Starts the manager's threads on `loop`. Errors with a sentence: -EINVAL (a key file's identity is

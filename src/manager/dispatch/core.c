@@ -230,6 +230,7 @@ int core_open(struct metastore *metastore, const struct core_environment *enviro
 	core->keyring = options->keyring;
 	core->incarnation = options->incarnation;
 	core->lease_ns = (uint64_t)options->lease_ms * 1000000U;
+	core->gives_ends = options->gives_ends;
 	core->claim_ns =
 		(uint64_t)(options->claim_ms ? options->claim_ms : CORE_CLAIM_MS) * 1000000U;
 	core->started_at = core_now(core);

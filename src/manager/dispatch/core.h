@@ -119,6 +119,7 @@ struct core_options {
 	uint32_t lease_ms;
 	uint32_t claim_ms;    /* 0: as manager.h says */
 	uint64_t incarnation; /* of the manager */
+	bool gives_ends;      /* sessions may have ends of files for themselves */
 };
 
 /* Loads the tables. Does not own the metastore. Errors: those of store_load(). */

@@ -74,7 +74,7 @@ int end_give(struct file *file, const struct session *session, bool *is_given)
 	int ret = file_load_runs(file);
 
 	*is_given = false;
-	if (ret < 0 || file_is_shared(file, session) || file->end_quiet_until > now ||
+	if (ret < 0 || !fs_core(file->fs)->gives_ends || file_is_shared(file, session) || file->end_quiet_until > now ||
 	    file->recaller != 0 || end_is_lost(file) || !end_slot_of(file))
 		return ret;
 	*is_given = true;

@@ -70,7 +70,7 @@ int end_make_slot(struct file *file, const struct session *session, uint64_t *ou
 	int ret;
 
 	*out = 0;
-	if (file_is_shared(file, session) || fs_is_suspect(file->fs))
+	if (!fs_core(file->fs)->gives_ends || file_is_shared(file, session) || fs_is_suspect(file->fs))
 		return 0;
 	if (!end_slot_of(file) && limits_room(file->fs) >= ROOM_MIN && has_readers(file->fs)) {
 		mark = undo_mark(undo);

@@ -164,8 +164,9 @@ static int tell_opened(const struct core *core, const struct session *session, s
 	event->reply->result_case = AFAR__REPLY__RESULT_SESSION_OPENED;
 	opened->session = session->number;
 	opened->lease_ms = (uint32_t)(core->lease_ns / 1000000U);
-	opened->features =
-		RPC_FEATURE_REPLACES | RPC_FEATURE_KEPT | RPC_FEATURE_RANGES | RPC_FEATURE_ENDS;
+	opened->features = RPC_FEATURE_REPLACES | RPC_FEATURE_KEPT | RPC_FEATURE_RANGES;
+	if (core->gives_ends)
+		opened->features |= RPC_FEATURE_ENDS;
 	opened->cluster = strdup(core->state->cluster);
 	opened->principal = strdup(session->principal);
 	opened->secret.data = malloc(STATE_SECRET_BYTES);

@@ -289,6 +289,7 @@ static int start_manager(struct daemon *daemon)
 		.nr_servers = daemon->nr_servers,
 		.lease_ms = daemon->config.lease_ms,
 		.claim_ms = daemon->config.claim_ms,
+		.gives_ends = daemon->config.gives_ends,
 	};
 
 	return manager_start(daemon->loop, &options, &daemon->manager);

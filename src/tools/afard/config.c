@@ -164,6 +164,14 @@ static int set_lease(struct config *config, const char *value, char problem[PROB
 	return keep_number(&config->lease_ms, value, LEASE_MS_MIN, LEASE_MS_MAX, problem);
 }
 
+static int set_own_ends(struct config *config, const char *value, char problem[PROBLEM_MAX])
+{
+	config->gives_ends = strcmp(value, "yes") == 0;
+	if (!config->gives_ends && strcmp(value, "no") != 0)
+		return refuse(problem, "'%.64s' is neither yes nor no", value);
+	return 0;
+}
+
 static int set_claim(struct config *config, const char *value, char problem[PROBLEM_MAX])
 {
 	return keep_number(&config->claim_ms, value, LEASE_MS_MIN, LEASE_MS_MAX, problem);
@@ -392,6 +400,9 @@ const struct setting config_settings[] = {
 	{"claim-ms", "manager", "N",
 	 "how long a session that writes a version keeps others out unused (default 30000)",
 	 set_claim},
+	{"own-ends", "manager", "yes|no",
+	 "let a session that alone has a file open not tell where it ends (default no: on trial)",
+	 set_own_ends},
 	{"manager", "server", "HOST:PORT", "the manager to join; afar://… too (default 127.0.0.1)",
 	 set_manager},
 	{"name", "server", "NAME", "the server's name, for people (default: the machine's)",

@@ -59,6 +59,7 @@ struct config {
 	char congestion[CONFIG_CONGESTION_MAX]; /* empty: auto */
 	uint32_t lease_ms;
 	uint32_t claim_ms;
+	bool gives_ends;
 	enum log_level log_level;
 	enum log_format log_format;
 	uint32_t slow_ms; /* 0: not at all */

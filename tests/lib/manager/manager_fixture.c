@@ -485,6 +485,7 @@ static void start_core(struct fixture *fixture)
 	static const struct key admin = {.identity = "admin"}, server = {.identity = "server"};
 	const struct key_list operators = {&admin, 1}, servers = {&server, 1};
 	struct core_options options = {.lease_ms = FIXTURE_LEASE_MS,
+				       .gives_ends = true,
 				       .incarnation = ++fixture->nr_starts};
 
 	assert_int_equal(keyring_open(&operators, &servers, &fixture->keyring), 0);
