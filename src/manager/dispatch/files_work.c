@@ -17,7 +17,7 @@
 static int end_one(struct file *file)
 {
 	/* The sessions that hold it close it later; it may get a name before. */
-	if (file_is_held(file))
+	if (file_is_held(file) && (file_is_written_elsewhere(file, 0) || !end_may_be_lost(file)))
 		return file_note_ahead(file, true) ?: file_settle(file);
 	/* The record stays until that is known. */
 	if (end_may_be_lost(file))

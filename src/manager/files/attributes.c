@@ -174,6 +174,8 @@ int file_set(struct fs *fs, const struct who *who, const struct session *session
 
 	if (ret == 0)
 		ret = file_check_set(*out, who, session, ask);
+	if (ret == 0 && (ask->mask & SET_SIZE))
+		ret = end_check(*out, session);
 	/* Somebody may have made it as short meanwhile: then nobody was asked. */
 	if (ret == 0 && ask->only_asks)
 		return (ask->mask & SET_SIZE) && ask->size < (*out)->inode->size

@@ -86,7 +86,8 @@ bool delegation_give(struct file *file, const struct session *session)
 		return share->revoke == 0;
 	/* Somebody waits to change it: whoever is told now would have to be asked again. */
 	if (file->revoked_until > core_now(fs_core(fs)) ||
-	    file_is_written_elsewhere(file, session->number) || is_full(fs, delegate))
+	    file_is_written_elsewhere(file, session->number) || end_is_lost(file) ||
+	    is_full(fs, delegate))
 		return false;
 	return share_add(file, delegate);
 }

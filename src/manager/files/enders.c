@@ -37,6 +37,7 @@ int end_set(struct file *file, uint64_t session, uint64_t until)
 	store_mark(fs_core(fs)->store, &file->holds_mark);
 	undo_set(undo, file->ender, session);
 	undo_set(undo, file->ender_until, until);
+	file->is_ender_asked = false;
 	return 0;
 }
 
@@ -74,8 +75,9 @@ int end_give(struct file *file, const struct session *session, bool *is_given)
 	int ret = file_load_runs(file);
 
 	*is_given = false;
-	if (ret < 0 || !fs_core(file->fs)->gives_ends || file_is_shared(file, session) || file->end_quiet_until > now ||
-	    file->recaller != 0 || end_is_lost(file) || !end_slot_of(file))
+	if (ret < 0 || !fs_core(file->fs)->gives_ends || file_is_shared(file, session) ||
+	    file->end_quiet_until > now || file->recaller != 0 || end_is_lost(file) ||
+	    !end_slot_of(file))
 		return ret;
 	*is_given = true;
 	return end_set(file, session->number, now + GIVEN_NS);

@@ -70,7 +70,8 @@ int end_make_slot(struct file *file, const struct session *session, uint64_t *ou
 	int ret;
 
 	*out = 0;
-	if (!fs_core(file->fs)->gives_ends || file_is_shared(file, session) || fs_is_suspect(file->fs))
+	if (!fs_core(file->fs)->gives_ends || file_is_shared(file, session) ||
+	    fs_is_suspect(file->fs))
 		return 0;
 	if (!end_slot_of(file) && limits_room(file->fs) >= ROOM_MIN && has_readers(file->fs)) {
 		mark = undo_mark(undo);
@@ -108,8 +109,22 @@ static Afar__Request *new_request(const struct fs *fs, const struct layout_home 
 	return request;
 }
 
+/* Returns whether the rest of the unit is still the file's: it may have been cut or removed. -ENOMEM, -EIO: not known now. */
+static int has_tail(struct fs *fs, const struct lost_end *lost)
+{
+	struct file *file;
+	int ret = file_get(fs, lost->ino, &file);
+
+	if (ret < 0)
+		return ret == -ESTALE ? 0 : ret;
+	ret = file->inode->layout == lost->layout;
+	file_put(file);
+	return ret;
+}
+
 static void ask(struct fs *fs, struct lost_end *lost)
 {
+	int ret = lost->is_tail ? has_tail(fs, lost) : 1;
 	struct core *core = fs_core(fs);
 	const struct namespace *ns = fs_namespace(fs);
 	const struct layout *layout = ns ? volume_region(ns)->layout : NULL;
@@ -119,7 +134,11 @@ static void ask(struct fs *fs, struct lost_end *lost)
 	struct outgoing *outgoing;
 	Afar__Request *request;
 
-	if (layout)
+	if (ret < 0) {
+		lost->retry_at = core_now(core) + CORE_RETRY_NS;
+		return;
+	}
+	if (layout && ret != 0)
 		piece = layout_piece_at(layout, lost->offset, lost->length);
 	lost->has_no_slot = !piece.copy || !state_extent_of(core->state, layout, piece.copy);
 	if (lost->has_no_slot)
@@ -254,20 +273,28 @@ static int end_lost(struct fs *fs, struct lost_end *lost, struct file *file)
 }
 
 /* The dead session may have begun to write behind the end. If nobody else writes there, the rest of the last unit is to be zeroed. Returns whether it
- * is. Never taken back: it is zeroed once more. */
-static bool begin_tail(struct lost_end *lost, const struct file *file)
+ * is; -ENOMEM. Whoever had the end waits for that, too. */
+static int begin_tail(struct lost_end *lost, const struct file *file)
 {
+	struct undo *undo = fs_undo(file->fs);
 	const uint64_t size = file->inode->size, from = size % FILE_UNIT;
 	size_t at = runs_find(file->runs, size / FILE_UNIT);
 	const struct run *run = at < file->runs->nr ? &file->runs->run[at] : NULL;
+	int ret;
 
 	if (from == 0 || file_is_written_elsewhere(file, 0) || !run || run->unit > size / FILE_UNIT)
-		return false;
-	lost->offset = (run->pool_unit + size / FILE_UNIT - run->unit) * FILE_UNIT + from;
-	lost->length = FILE_UNIT - from;
-	lost->is_tail = true;
-	lost->retry_at = 0;
-	return true;
+		return 0;
+	ret = undo_room(undo, 6);
+	if (ret < 0)
+		return ret;
+	undo_set(undo, lost->offset,
+		 (run->pool_unit + size / FILE_UNIT - run->unit) * FILE_UNIT + from);
+	undo_set(undo, lost->length, FILE_UNIT - from);
+	undo_set(undo, lost->is_tail, true);
+	undo_set(undo, lost->session, 0);
+	undo_set(undo, lost->layout, file->inode->layout);
+	undo_set(undo, lost->retry_at, 0);
+	return 1;
 }
 
 /* `bytes`: of the slot. NULL: they are lost. */
@@ -278,13 +305,17 @@ static int take_slot(struct fs *fs, struct lost_end *lost, struct file *file, co
 	uint64_t session = lost->session;
 	int ret = bytes ? take_end(file, bytes, length) : 0;
 
-	if (ret == 0 && session != 0)
+	/* Else it has told the end since. */
+	if (ret == 0 && session != 0 && file->ender == session)
 		ret = keep_others_out(file, session);
 	if (ret == 0 && session != 0 && file->ender == session)
 		ret = end_set(file, 0, 0);
 	ret = fs_may_fail(fs, lost->ino, mark, ret);
-	if (ret < 0 || (bytes && file->runs && begin_tail(lost, file)))
+	if (ret < 0)
 		return ret;
+	ret = bytes && file->runs ? begin_tail(lost, file) : 0;
+	if (ret != 0)
+		return ret < 0 ? ret : 0;
 	return end_lost(fs, lost, file);
 }
 
@@ -393,7 +424,11 @@ static void wait_for(struct looking *looking, uint64_t ino, bool is_change)
 	if (!file || file->ender == 0 || file->ender == looking->event->session)
 		return;
 	file->end_quiet_until = now + QUIET_NS;
+	/* One who has not written for long lives, as far as anybody knows: he has a second, too. */
+	if (file->ender_until <= now && !file->is_ender_asked)
+		file->ender_until = now + LOOK_NS;
 	if (file->ender_until > now) {
+		file->is_ender_asked = true;
 		end_ask(file);
 		wait_until(looking, file->ender_until);
 	} else if (end_add_lost(file, true) == 0 && end_is_lost(file)) {
@@ -495,9 +530,12 @@ static void wait_for_change(struct looking *looking, const Afar__FileChange *ask
 static bool is_idle(struct looking *looking)
 {
 	const struct fs *fs = looking->fs;
+	const uint64_t until = looking->event->request->call_case == AFAR__REQUEST__CALL_FILES_LOOK
+				       ? look_until(looking)
+				       : looking->event->answer_by;
 
-	if (fs->nr_left != 0 && fs->nr_unreclaimed == 0 && !fs_is_suspect(fs) &&
-	    look_until(looking) > core_now(looking->core))
+	if (looking->core->gives_ends && fs->nr_left != 0 && fs->nr_unreclaimed == 0 &&
+	    !fs_is_suspect(fs) && until > core_now(looking->core))
 		wait_until(looking, core_now(looking->core) + SOON_NS);
 	return fs->enders.next == &fs->enders && fs->lost_ends.next == &fs->lost_ends;
 }

@@ -42,6 +42,7 @@ int hold_give_end(struct file *file, uint64_t session);
 struct lost_end {
 	struct cds_list_head node; /* of the fs */
 	uint64_t ino;
+	uint64_t layout;	 /* of a tail: that the file had */
 	uint64_t session;	 /* that had it, and may go on; 0: there is none */
 	uint64_t number;	 /* never the same again */
 	uint64_t offset, length; /* what is read, or zeroed, of the pool: bytes */

@@ -92,6 +92,7 @@ struct file {
 	bool is_appender_forced; /* it did not ask for that: ends.c */
 	/* The session that need not tell where it ends, and until when; 0: none. Nobody else becomes that before `end_quiet_until`. */
 	uint64_t ender, ender_until;
+	bool is_ender_asked; /* for the end that it has */
 	uint64_t end_quiet_until;
 	struct cds_list_head ended; /* of the fs: it may have an ender */
 	/* Since it got this number, no other session has had it open to write: hold_alone(). In memory alone, and never taken back. */

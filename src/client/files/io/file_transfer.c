@@ -400,10 +400,10 @@ static int write_once(struct writing *writing)
 		ret = plan_fail(inode, "write", writing->plan.pieces, writing->plan.nr,
 				writing->vectors, writing->nr, ret);
 	}
-	if (writing->is_append)
-		end_end_append(inode);
 	if (ret == 0 && writing->has_grown)
 		ret = inode_tell_end(inode, writing->end, writing->layout);
+	if (writing->is_append) /* the end is given to others only when it is told */
+		end_end_append(inode);
 	if (ret == -ESTALE) {
 		int fetched = fetch(inode, writing->vectors, writing->nr);
 
