@@ -61,6 +61,11 @@ static bool move(int fd, const struct iovec *iov, int nr, off_t offset, bool is_
 		return false;
 	if (is_here)
 		offset = claim(fd, length);
+	/* It has become another file's before that. */
+	if (is_here && offset >= 0 && table_get(fd) != (uintptr_t)way.held) {
+		take_back(fd, length);
+		offset = -1;
+	}
 	moved = offset < 0 ? ENTER_KERNEL
 			   : (is_writing ? enter_write : enter_read)(way.held, iov, nr,
 								     (uint64_t)offset);

@@ -3,7 +3,7 @@
  * Calls that make, copy and close descriptors, and those that end the way past the mount: they keep the table in step with the kernel's.
  * A descriptor that was closed behind our back is found when its number comes anew, or cannot be sought in.
  *
- * The child of a vfork() has our memory and descriptors of its own, so it changes no entry of a held file.
+ * The child of a vfork() has our memory and descriptors of its own, so it changes no entry.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,13 +22,22 @@
 
 /* ---- Opening */
 
+/* The number is another file's now, or will be. A handler cannot close a file, which then stays open. */
+static void forget(int fd, uintptr_t entry)
+{
+	if (signals_in_handler())
+		table_forget(fd, entry);
+	else
+		table_set(fd, entry);
+}
+
 /* Forgets what the number was before. */
 static int opened(int fd)
 {
 	if (own_is_inside)
 		return own_move(fd);
-	if (fd >= 0 && table_get(fd))
-		table_set(fd, 0);
+	if (fd >= 0 && table_get(fd) && process_is_own())
+		forget(fd, 0);
 	return fd;
 }
 
@@ -109,18 +118,16 @@ static int copied(int from, int to)
 
 	if (own_is_inside)
 		return own_move(to);
-	if (to < 0 || from == to)
+	if (to < 0 || from == to || !process_is_own())
 		return to;
 	if (!enter_if_held(from, &way)) {
 		if (table_get(to))
-			table_set(to, 0);
+			forget(to, 0);
 		return to;
 	}
-	if (process_is_own()) {
-		held_keep(way.held);
-		if (!table_set(to, (uintptr_t)way.held))
-			held_drop(way.held);
-	}
+	held_keep(way.held);
+	if (!table_set(to, (uintptr_t)way.held))
+		held_drop(way.held);
 	enter_leave(&way);
 	return to;
 }
@@ -130,31 +137,50 @@ TAKEN int dup(int fd)
 	return copied(fd, REAL(dup)(fd));
 }
 
-/* The kernel closes what the number was. */
-static bool may_take(int fd)
+/* The kernel closes what the number was. A transfer of another thread on it goes to the kernel from now on. */
+static bool may_take(int from, int to)
 {
-	if (!own_has(fd))
-		return true;
-	errno = EBUSY;
-	return false;
+	if (own_has(to)) {
+		errno = EBUSY;
+		return false;
+	}
+	if (from != to && !own_is_inside && table_get(to) && process_is_own() &&
+	    REAL(fcntl)(from, F_GETFD) >= 0)
+		forget(to, 0);
+	return true;
 }
 
 TAKEN int dup2(int from, int to)
 {
-	return may_take(to) ? copied(from, REAL(dup2)(from, to)) : -1;
+	return may_take(from, to) ? copied(from, REAL(dup2)(from, to)) : -1;
 }
 
 TAKEN int dup3(int from, int to, int flags)
 {
-	return may_take(to) ? copied(from, REAL(dup3)(from, to, flags)) : -1;
+	return may_take(from, to) ? copied(from, REAL(dup3)(from, to, flags)) : -1;
+}
+
+/* Appending is the kernel's, through all copies of the descriptor. */
+static void leave_appending(int fd)
+{
+	struct way way;
+
+	if (own_is_inside || !process_is_own())
+		return;
+	if (enter_if_held(fd, &way)) {
+		way.held->is_over = true;
+		enter_leave(&way);
+	}
+	if (table_get(fd) || !signals_in_handler())
+		forget(fd, ENTRY_KERNEL);
 }
 
 static int control(int fd, int command, void *argument, int ret)
 {
 	if (command == F_DUPFD || command == F_DUPFD_CLOEXEC)
 		return copied(fd, ret);
-	if (command == F_SETFL && ret == 0 && (uintptr_t)argument & O_APPEND && !own_is_inside)
-		table_set(fd, ENTRY_KERNEL);
+	if (command == F_SETFL && ret == 0 && (uintptr_t)argument & O_APPEND)
+		leave_appending(fd);
 	return ret;
 }
 
@@ -189,16 +215,14 @@ static int leave(int fd)
 	struct way way;
 	int ret = 0;
 
-	if (!entry)
+	if (!entry || !process_is_own())
 		return 0;
 	if (!enter_if_held(fd, &way)) {
-		table_forget(fd);
+		table_forget(fd, 0);
 		return 0;
 	}
-	if (process_is_own()) {
-		ret = enter_flush(way.held);
-		table_set(fd, 0);
-	}
+	ret = enter_flush(way.held);
+	table_set(fd, 0);
 	enter_leave(&way);
 	if (ret)
 		errno = EIO;
@@ -249,15 +273,33 @@ TAKEN void closefrom(int first)
 	close_range(first > 0 ? (unsigned)first : 0, UINT_MAX, 0);
 }
 
-/* It closes the descriptor from inside of the C library. */
-TAKEN int fclose(FILE *stream)
+/* The C library closes its descriptor from inside. */
+static void leave_stream(FILE *stream)
 {
-	const int error = errno, fd = fileno(stream);
+	const int error = errno, fd = stream ? fileno(stream) : -1;
 
 	errno = error;
 	if (fd >= 0)
 		leave(fd);
+}
+
+TAKEN int fclose(FILE *stream)
+{
+	leave_stream(stream);
 	return REAL(fclose)(stream);
+}
+
+/* They open another file there. */
+TAKEN FILE *freopen(const char *path, const char *mode, FILE *stream)
+{
+	leave_stream(stream);
+	return REAL(freopen)(path, mode, stream);
+}
+
+TAKEN FILE *freopen64(const char *path, const char *mode, FILE *stream)
+{
+	leave_stream(stream);
+	return REAL(freopen64)(path, mode, stream);
 }
 
 /* ---- Syncing */

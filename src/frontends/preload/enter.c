@@ -269,18 +269,20 @@ static struct held *decide(int fd)
 	return open_held(fd, flags, &stat, &answer);
 }
 
+/* Whoever makes the number another file's meanwhile changes its entry, which is not 0. */
 static void decide_for(int fd, uintptr_t entry)
 {
+	const uintptr_t mark = (entry + ENTRY_ONE) | ENTRY_COUNT;
 	struct own own = own_enter();
 	struct held *held;
 
 	/* Somebody else may be at it: this transfer is the kernel's then, and a later one asks again. */
 	if (pthread_mutex_trylock(&lock) == 0) {
-		held = table_is_on() ? decide(fd) : NULL;
-		if (held && !table_replace(fd, entry, (uintptr_t)held))
+		held = table_is_on() && table_replace(fd, entry, mark) ? decide(fd) : NULL;
+		if (held && !table_replace(fd, mark, (uintptr_t)held))
 			held_drop(held);
 		else if (!held)
-			table_replace(fd, entry, ENTRY_KERNEL);
+			table_replace(fd, mark, ENTRY_KERNEL);
 		pthread_mutex_unlock(&lock);
 	}
 	own_leave(&own);
@@ -291,7 +293,6 @@ bool enter_if_held(int fd, struct way *out)
 {
 	if (own_is_inside || signals_in_handler())
 		return false;
-	pthread_testcancel(); /* as the kernel's calls do; inside nobody may cancel */
 	out->own = own_enter();
 	out->held = table_take(fd);
 	if (out->held)
@@ -320,6 +321,7 @@ bool enter(int fd, size_t length, bool is_writing, struct way *out)
 		}
 		decide_for(fd, entry);
 	}
+	pthread_testcancel(); /* as the kernel's calls do; inside nobody may cancel */
 	if (!enter_if_held(fd, out))
 		return false;
 	if (!out->held->is_over &&
@@ -454,6 +456,7 @@ static void forget(const struct held *held)
 static void end_one(struct held *held, unsigned tries)
 {
 	held->is_over = true;
+	held_drop_forgotten(held);
 	for (unsigned i = 1; held->users > 1; i++) {
 		forget(held);
 		if (held->users == 1 || i == tries)

@@ -127,12 +127,13 @@ bool table_set(int fd, uintptr_t value)
 	return true;
 }
 
-void table_forget(int fd)
+void table_forget(int fd, uintptr_t value)
 {
 	atomic_uintptr_t *entry = entry_of(fd);
+	struct held *held = entry ? held_of(atomic_exchange(entry, value)) : NULL;
 
-	if (entry)
-		atomic_store(entry, 0);
+	if (held)
+		atomic_fetch_add(&held->nr_forgotten, 1);
 }
 
 bool table_replace(int fd, uintptr_t expected, uintptr_t value)
@@ -218,6 +219,7 @@ struct held *held_new(void)
 		if (!add_block())
 			return NULL;
 	held->is_over = held->is_written = false;
+	held->nr_forgotten = 0;
 	held->file = NULL;
 	held->users = 1;
 	return held;
@@ -245,6 +247,12 @@ void held_drop(struct held *held)
 		return;
 	end_held(held);
 	put_free(number_of(held), held);
+}
+
+void held_drop_forgotten(struct held *held)
+{
+	for (unsigned nr = atomic_exchange(&held->nr_forgotten, 0); nr > 0; nr--)
+		held_drop(held);
 }
 
 struct held *table_take(int fd)

@@ -24,11 +24,12 @@ struct cluster;
 
 /* An open file of libafar, beside the kernel's. All descriptors that are copies of each other have the same one. */
 struct held {
-	atomic_uint users;	/* entries, and calls under way; 0: free */
-	uint32_t next;		/* while it is free */
-	int flags;		/* F_GETFL's */
-	atomic_bool is_over;	/* calls go to the kernel */
-	atomic_bool is_written; /* since it was synced */
+	atomic_uint users;	  /* entries, and calls under way; 0: free */
+	uint32_t next;		  /* while it is free */
+	int flags;		  /* F_GETFL's */
+	atomic_uint nr_forgotten; /* users that were entries, and cannot drop it: table_forget() */
+	atomic_bool is_over;	  /* calls go to the kernel */
+	atomic_bool is_written;	  /* since it was synced */
 	struct afar_file *file;
 	struct cluster *cluster;
 	uint64_t device, ino;
@@ -46,8 +47,10 @@ uintptr_t table_get(int fd);
 /* Both drop a held that the entry had. Return false if there is no room; false as well if the entry is not `expected`. */
 bool table_set(int fd, uintptr_t entry);
 bool table_replace(int fd, uintptr_t expected, uintptr_t entry);
-/* Makes it 0, and drops nothing. */
-void table_forget(int fd);
+/* Sets it, without a file's end: whoever ends the held later drops it for the entry. */
+void table_forget(int fd, uintptr_t entry);
+/* Drops a held for the entries that have forgotten it. */
+void held_drop_forgotten(struct held *held);
 /* Returns the highest descriptor that may have an entry, plus 1. */
 int table_end(void);
 

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -177,6 +178,43 @@ static void try_stream(void)
 	CHECK(pread(fd, found, RECORD, 0) == 0 && close(fd) == 0);
 }
 
+/* freopen() makes the number another file's, from inside of the C library. */
+static void try_stream_anew(void)
+{
+	char other[4200];
+	FILE *file;
+
+	fd = open_new();
+	CHECK(close(fd) == 0);
+	snprintf(other, sizeof(other), "%s-anew", path);
+	file = fopen(path, "r+e");
+	fd = file ? fileno(file) : -1;
+	memset(data, 'a', RECORD);
+	CHECK(write(fd, data, RECORD) == RECORD);
+	file = freopen(other, "w+e", file);
+	CHECK(file && fileno(file) == fd);
+	memset(data, 'b', RECORD);
+	CHECK(pwrite(fd, data, RECORD, 0) == RECORD && fclose(file) == 0);
+	file = fopen(path, "re");
+	CHECK(file && fread(found, 1, RECORD, file) == RECORD && found[0] == 'a');
+	CHECK(fclose(file) == 0 && unlink(other) == 0);
+}
+
+/* O_APPEND is of all copies of a descriptor. */
+static void try_appending_copy(void)
+{
+	struct stat stat;
+	int copy;
+
+	fd = open_new();
+	CHECK(write(fd, data, RECORD) == RECORD);
+	copy = dup(fd);
+	CHECK(copy >= 0 && fcntl(copy, F_SETFL, O_APPEND) == 0);
+	CHECK(lseek(fd, 0, SEEK_SET) == 0 && write(fd, data, RECORD) == RECORD);
+	CHECK(fstat(fd, &stat) == 0 && stat.st_size == 2 * RECORD);
+	CHECK(close(copy) == 0 && close(fd) == 0);
+}
+
 /* A handler that jumps away leaves no lock behind. */
 static void try_jumps(void)
 {
@@ -268,6 +306,8 @@ int main(int argc, char **argv)
 	before = moved(argv[2]);
 	try_names();
 	try_stream();
+	try_stream_anew();
+	try_appending_copy();
 	try_jumps();
 	try_cancelling();
 	try_vfork();

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -301,7 +302,8 @@ static int note_address(struct metrics *metrics)
 		return error_fail(-EIO, "show the metrics: no address");
 	snprintf(metrics->address, sizeof(metrics->address),
 		 place.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
-	metrics->is_local = strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0;
+	metrics->is_local = strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 ||
+			    strncasecmp(host, "::ffff:127.", 11) == 0;
 	return 0;
 }
 
