@@ -269,7 +269,7 @@ static struct held *decide(int fd)
 	return open_held(fd, flags, &stat, &answer);
 }
 
-/* Whoever makes the number another file's meanwhile changes its entry, which is not 0. */
+/* The entry is not 0 meanwhile: another thread that makes the number another file's changes it. */
 static void decide_for(int fd, uintptr_t entry)
 {
 	const uintptr_t mark = (entry + ENTRY_ONE) | ENTRY_COUNT;

@@ -273,7 +273,7 @@ static int end_lost(struct fs *fs, struct lost_end *lost, struct file *file)
 }
 
 /* The dead session may have begun to write behind the end. If nobody else writes there, the rest of the last unit is to be zeroed. Returns whether it
- * is; -ENOMEM. Whoever had the end waits for that, too. */
+ * is; -ENOMEM. The session that had the end waits for that, too. */
 static int begin_tail(struct lost_end *lost, const struct file *file)
 {
 	struct undo *undo = fs_undo(file->fs);
