@@ -182,6 +182,16 @@ static void test_asked(void **state)
 	assert_int_equal(nr_reads(), 0);
 }
 
+/* It has told of nothing for long, and is asked all the same: it lives, as far as anybody knows. */
+static void test_rested(void **state)
+{
+	(void)state;
+	fixture_advance(&fixture, 3000);
+	expect_other_size(END);
+	assert_int_equal(fixture.nr_revokes, 1);
+	assert_int_equal(nr_reads(), 0);
+}
+
 /* Nobody gets the end of a file that another one has open. */
 static void test_shared(void **state)
 {
@@ -397,6 +407,7 @@ TEST_GROUP(manager_ends)
 {
 	const struct CMUnitTest tests[] = {
 		ENDS_TEST(test_asked),
+		ENDS_TEST(test_rested),
 		ENDS_TEST(test_shared),
 		ENDS_TEST(test_not_asked),
 		ENDS_TEST(test_closed),
