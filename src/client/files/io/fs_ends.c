@@ -113,13 +113,13 @@ int end_take_slot(struct file_inode *inode, uint64_t slot)
 
 uint64_t end_begin_asking(struct file_inode *inode, bool *wants_end)
 {
+	const bool may = session_has_feature(inode->fs->ns->session, RPC_FEATURE_ENDS);
 	struct file_ends *ends = &inode->ends;
 	uint64_t number;
 
 	pthread_mutex_lock(&inode->lock);
 	/* An append of ours relies on what was ours. The manager must not give that to others before it has arrived. */
-	*wants_end = ends->slot != 0 && !ends->is_appending &&
-		     session_has_feature(inode->fs->ns->session, RPC_FEATURE_ENDS);
+	*wants_end = may && ends->slot != 0 && !ends->is_appending;
 	if (*wants_end)
 		ends_stop(ends);
 	number = ends->number;

@@ -45,12 +45,12 @@ static Afar__FileExtend *add_operation(struct extension *extension, const struct
 	extend->ino = extension->inode->ino;
 	extend->is_exact = wish->is_exact;
 	extend->size = wish->size;
-	pthread_mutex_lock(&extension->inode->lock);
-	extend->ahead_to = extension->inode->ahead.to;
-	extend->ahead_used = extension->inode->ahead.nr_written;
 	extend->gives_back = true;
 	extend->wants_end =
 		session_has_feature(extension->inode->fs->ns->session, RPC_FEATURE_ENDS);
+	pthread_mutex_lock(&extension->inode->lock);
+	extend->ahead_to = extension->inode->ahead.to;
+	extend->ahead_used = extension->inode->ahead.nr_written;
 	if (i == 0)
 		extend->extra_used = extension->inode->around.nr_written;
 	pthread_mutex_unlock(&extension->inode->lock);
