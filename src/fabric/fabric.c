@@ -59,12 +59,13 @@ void fabric_name_paged(const struct fabric *fabric, char out[static FABRIC_NAME_
 		 fabric->paged ? "" : DRIVEN_SUFFIX);
 }
 
-bool fabric_transport_is_over(const char *transport, const char *wanted)
+bool fabric_transport_may_be(const char *transport, const char *path)
 {
 	char below[FABRIC_NAME_MAX];
 
-	return strcmp(transport, wanted) == 0 ||
-	       (cut_suffix(transport, below) && strcmp(below, wanted) == 0);
+	if (cut_suffix(transport, below))
+		return strcmp(below, path) == 0 || strcmp(transport, path) == 0;
+	return path[0] == '\0' || strcmp(transport, path) == 0;
 }
 
 int fabric_open_at(const char *transport, const char *address, struct fabric **out)

@@ -13,7 +13,7 @@ static bool is_usable(struct afar_session *session, const Afar__Lane *lane)
 {
 	unsigned number;
 
-	if (session->path[0] && !fabric_transport_is_over(lane->transport, session->path))
+	if (!fabric_transport_may_be(lane->transport, session->path))
 		return false;
 	return fabrics_get(&session->fabrics, lane->transport, lane->address, &number) == 0 &&
 	       fabric_is_same_host(fabrics_at(&session->fabrics, number), lane->address);

@@ -130,7 +130,7 @@ static int set_lanes(struct peer *peer, const Afar__Server *server)
 		if (server->lanes[i]->store != peer->store)
 			continue;
 		if (strlen(transport) < FABRIC_TRANSPORT_MAX &&
-		    (!path[0] || fabric_transport_is_over(transport, path)))
+		    fabric_transport_may_be(transport, path))
 			ret = add_lane(peer, number, server->lanes[i]);
 		number++;
 	}
