@@ -39,7 +39,7 @@ struct core {
 	uint64_t incarnation;
 	uint64_t started_at;
 	uint64_t lease_ns;
-	bool gives_ends; /* sessions may have ends of files for themselves */
+	bool gives_ends;   /* sessions may have ends of files for themselves */
 	uint64_t claim_ns; /* to write a version: versions.c */
 
 	struct cds_list_head live_servers; /* struct live_server: connections/live.h */
