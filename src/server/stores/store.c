@@ -207,13 +207,14 @@ static int start_thread(struct store *store)
 	for (unsigned i = 1; i < store->nr_fabrics; i++) {
 		struct fabric *fabric = store->fabrics[i];
 
-		options.beside[options.nr_beside++] = (struct progress_way){
+		options.beside[i - 1] = (struct progress_way){
 			.fabric = fabric,
 			.nr_fabric = i,
 			.address = fabric->attributes.needs_shared_memory
 					   ? fabric->attributes.loopback
 					   : store->driven_address,
 		};
+		options.nr_beside = i;
 	}
 	store->engine = (struct progress_engine){
 		.open = engine_open,
