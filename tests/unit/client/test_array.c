@@ -333,10 +333,23 @@ static void test_bad_parts(void **state)
 		uint64_t start, count;
 		int64_t stride;
 	} outside[] = {
-		{0, 11, 1},	    {10, 1, 1},		 {11, 0, 1},	      {9, 2, 1},
-		{0, 2, 10},	    {0, 4, 4},		 {2, 4, -1},	      {9, 2, -10},
-		{0, UINT64_MAX, 1}, {1, UINT64_MAX, 1},	 {UINT64_MAX, 1, 1},  {1, 2, INT64_MAX},
-		{0, 2, INT64_MIN},  {9, UINT64_MAX, -1}, {UINT64_MAX, 2, -1},
+		{0, 11, 1},
+		{10, 1, 1},
+		{11, 0, 1},
+		{9, 2, 1},
+		{0, 2, 10},
+		{0, 4, 4},
+		{2, 4, -1},
+		{9, 2, -10},
+		{0, UINT64_MAX, 1},
+		{1, UINT64_MAX, 1},
+		{UINT64_MAX, 1, 1},
+		{1, 2, INT64_MAX},
+		{0, 2, INT64_MIN},
+		{9, UINT64_MAX, -1},
+		{0, 5, INT64_MAX / 2 + 1},
+		{9, 5, INT64_MIN / 2},
+		{UINT64_MAX, 2, -1},
 	};
 	struct array_form form;
 	struct array_slab slab;
