@@ -73,7 +73,7 @@ int afar_array_bytes(const struct afar_array_shape *shape, uint64_t *bytes);
  * Make an array: write its header over the first bytes of a region or file. A file becomes as long as the array, and reads as zeros
  * where it was not written. The records in a region are what the region's bytes are. The region or file must stay open as long as the array,
  * and closing it answers -EBUSY before. `out` may be NULL ("Making"). Block.
- * Errors: -EINVAL (no such shape), -ERANGE (the region is shorter), those of afar_region_pwrite(), afar_file_pwrite() and
+ * Errors: -EINVAL (no such shape; a file that is open with O_APPEND), -ERANGE (the region is shorter), those of afar_region_pwrite(), afar_file_pwrite() and
  * afar_file_truncate().
  */
 int afar_array_create(struct afar_region *region, const struct afar_array_shape *shape,
@@ -83,7 +83,7 @@ int afar_array_create_file(struct afar_file *file, const struct afar_array_shape
 
 /*
  * Open the array in a region or file, which they read the header of. The region or file stays open likewise. Block.
- * Errors: -EINVAL (there is no array), -EBADMSG (its header is damaged), -AFAR_EVERSION (of a later release), -ERANGE (the array is longer than the region or file),
+ * Errors: -EINVAL (there is no array; O_APPEND), -EBADMSG (its header is damaged), -AFAR_EVERSION (of a later release), -ERANGE (the array is longer than the region or file),
  * those of afar_region_pread() and afar_file_pread().
  */
 int afar_array_open(struct afar_region *region, struct afar_array **out);

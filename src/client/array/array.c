@@ -26,6 +26,11 @@ static int place_enter(const struct array_place *place)
 {
 	int ret = place->region ? region_check(place->region) : file_enter(place->file);
 
+	if (ret == 0 && place->file && place->file->flags & O_APPEND) {
+		handle_unuse(&place->file->handle);
+		return error_fail(-EINVAL, "use an array: its file is open to append, so records "
+					   "have no places; open it without O_APPEND");
+	}
 	if (ret || place->file)
 		return ret;
 	if (!handle_enter(&place->region->target.handle))

@@ -11,7 +11,8 @@
 #include "client/files/file.h"
 #include "client/namespace/region.h"
 
-#define SLICE_MAX 4096U /* pieces */
+/* Pieces. So many records of 32 bytes fill a round of merging (client/blocking/merge.h), and take 1 MiB as a list. */
+#define SLICE_MAX 16384U
 
 /* A slice, as what carries it out wants it. */
 struct slice {

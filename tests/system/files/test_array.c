@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Arrays in regions and files. Random parts are written, and random parts are read as a plain array in memory has them. Another handle, that
- * has found the array by its header, reads the same. Impossible calls are refused in one line. `flash`: on that tier.
+ * has found the array by its header, reads the same. Threads read what they have written, also with blocks that are read ahead. Impossible
+ * calls are refused in one line. `flash`: on that tier.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -241,8 +243,8 @@ static void test_files(void **state)
 	assert_int_equal(afar_fs_create(session, "files", &policy, &fs), 0);
 	for (unsigned flags = 0; flags < 4; flags++) {
 		const struct afar_array_shape shape = make_shape(flags);
-		struct afar_array *array, *other;
-		struct afar_file *file, *second;
+		struct afar_array *array, *other, *none;
+		struct afar_file *file, *second, *appended;
 		uint8_t record[RECORD];
 
 		assert_int_equal(afar_file_open_path(fs, NULL, 0, "/a", O_RDWR | O_CREAT | O_TRUNC,
@@ -259,6 +261,11 @@ static void test_files(void **state)
 		write_and_read(array, other);
 
 		expect_error(afar_file_close(file), -EBUSY);
+		assert_int_equal(
+			afar_file_open_path(fs, NULL, 0, "/a", O_RDWR | O_APPEND, NULL, &appended),
+			0);
+		expect_error(afar_array_open_file(appended, &none), -EINVAL);
+		assert_int_equal(afar_file_close(appended), 0);
 		assert_int_equal(afar_file_truncate(second, 5000), 0);
 		expect_error(afar_array_read(other, &one, record), -ERANGE);
 		assert_int_equal(afar_array_close(other), 0);
@@ -370,6 +377,71 @@ static void test_read_ahead(void **state)
 	drop_namespace(ns, "arrays");
 }
 
+/* ---- Threads */
+
+#define NR_THREADS 4U
+
+struct writer {
+	struct afar_array *array;
+	uint64_t row; /* of blocks, which is its own */
+	pthread_t thread;
+	const char *wrong; /* NULL: nothing */
+};
+
+/* Writes its blocks, and reads what it has written, though other writers' blocks are in the same group. */
+static void *write_blocks(void *argument)
+{
+	struct writer *writer = argument;
+	static _Thread_local uint8_t wrote[8 * 9 * 20 * RECORD], read[8 * 9 * 20 * RECORD];
+
+	for (uint64_t turn = 0; turn < 60 && !writer->wrong; turn++) {
+		const uint64_t index[] = {writer->row, turn % 5, turn % 3};
+		struct afar_slab slab = {.size = sizeof(slab)};
+		ssize_t bytes;
+
+		fill(wrote, sizeof(wrote), (unsigned)(turn * NR_THREADS + writer->row));
+		if (afar_array_block(writer->array, index, &slab))
+			writer->wrong = "no block";
+		bytes = bytes_of(&slab);
+		if (afar_array_write(writer->array, &slab, wrote) != bytes ||
+		    afar_array_read_block(writer->array, index, read) != bytes)
+			writer->wrong = "not moved";
+		else if (memcmp(wrote, read, (size_t)bytes) != 0)
+			writer->wrong = "old bytes";
+	}
+	return NULL;
+}
+
+static void test_threads(void **state)
+{
+	const struct afar_array_shape shape = make_shape(AFAR_ARRAY_BLOCKED);
+	const uint64_t factor[] = {4, 2, 2};
+	struct afar_namespace *ns = make_space(8 * MIB);
+	struct writer writers[NR_THREADS];
+	struct afar_array *array;
+	struct afar_region *region;
+	uint64_t bytes;
+
+	(void)state;
+	assert_int_equal(afar_array_bytes(&shape, &bytes), 0);
+	assert_int_equal(afar_region_create(ns, "a", bytes, 0, &region), 0);
+	assert_int_equal(afar_array_create(region, &shape, &array), 0);
+	assert_int_equal(afar_array_read_ahead(array, factor), 0);
+	for (unsigned i = 0; i < NR_THREADS; i++) {
+		writers[i] = (struct writer){.array = array, .row = i};
+		assert_int_equal(
+			pthread_create(&writers[i].thread, NULL, write_blocks, &writers[i]), 0);
+	}
+	for (unsigned i = 0; i < NR_THREADS; i++)
+		assert_int_equal(pthread_join(writers[i].thread, NULL), 0);
+	for (unsigned i = 0; i < NR_THREADS; i++)
+		if (writers[i].wrong)
+			fail_msg("writer %u: %s", i, writers[i].wrong);
+	assert_int_equal(afar_array_close(array), 0);
+	drop_region(region);
+	drop_namespace(ns, "arrays");
+}
+
 static void test_misuse(void **state)
 {
 	struct afar_array_shape shape = make_shape(0);
@@ -432,7 +504,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_regions), cmocka_unit_test(test_files),
 		cmocka_unit_test(test_blocks),	cmocka_unit_test(test_read_ahead),
-		cmocka_unit_test(test_misuse),
+		cmocka_unit_test(test_threads), cmocka_unit_test(test_misuse),
 	};
 
 	is_on_flash = argc == 2 && strcmp(argv[1], "flash") == 0;
