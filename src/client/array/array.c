@@ -103,7 +103,8 @@ PUBLIC_CALL(int, afar_array_bytes, (const struct afar_array_shape *shape, uint64
 {
 	struct afar_array_shape known;
 	struct array_form form;
-	int ret = take_shape(shape, &known, &form);
+	int ret = bytes ? take_shape(shape, &known, &form)
+			: error_fail(-EINVAL, "measure an array: there is no place for the number");
 
 	if (ret == 0)
 		*bytes = form.bytes;

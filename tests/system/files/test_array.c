@@ -457,6 +457,7 @@ static void test_misuse(void **state)
 	assert_int_equal(bytes, AFAR_ARRAY_HEADER_BYTES + RECORDS * RECORD);
 	assert_int_equal(afar_region_create(ns, "a", bytes - 1, 0, &region), 0);
 	expect_error(afar_array_create(region, &shape, &array), -ERANGE);
+	expect_error(afar_array_bytes(&shape, NULL), -EINVAL);
 	expect_error(afar_array_create(NULL, &shape, &array), -EINVAL);
 	expect_error(afar_array_create(region, NULL, &array), -EINVAL);
 	expect_error(afar_array_open(NULL, &array), -EINVAL);
