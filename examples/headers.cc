@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include <afar/afar.h>
+#include <afar/array.h>
 #include <afar/barrier.h>
 
 int main()
@@ -29,6 +30,13 @@ int main()
 	if (afar_region_attach(nullptr, 0, 4096, PROT_READ | PROT_WRITE, &addr) != -EINVAL ||
 	    afar_region_detach(nullptr, addr) != -EINVAL) {
 		std::fprintf(stderr, "headers: no region was attached\n");
+		return 1;
+	}
+	struct afar_array_shape shape = {};
+	uint64_t bytes = 0;
+	shape.size = sizeof(shape);
+	if (afar_array_bytes(&shape, &bytes) != -EINVAL) {
+		std::fprintf(stderr, "headers: an array without dimensions was taken\n");
 		return 1;
 	}
 	std::printf("%s\n", afar_last_error());

@@ -10,6 +10,7 @@ import json
 
 from . import _afar, errors
 from ._afar import Attachment, Buffer, File, Namespace, Queue, Region, Volume
+from .array import Array
 from .errors import *  # noqa: F403
 from .files import FileSystem
 

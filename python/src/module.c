@@ -7,7 +7,7 @@
 #include "object.h"
 
 PyTypeObject *session_type, *namespace_type, *region_type, *attachment_type, *buffer_type,
-	*queue_type, *volume_type, *fs_type, *file_type;
+	*queue_type, *volume_type, *fs_type, *file_type, *array_type;
 
 static struct {
 	const char *name;
@@ -23,6 +23,7 @@ static struct {
 	{"Volume", &volume_spec, &volume_type},
 	{"FileSystem", &fs_spec, &fs_type},
 	{"File", &file_spec, &file_type},
+	{"Array", &array_spec, &array_type},
 };
 
 /* Types and exceptions are the process's: there is one interpreter. */

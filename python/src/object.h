@@ -91,9 +91,9 @@ void object_dealloc(PyObject *self);
 /* ---- Types, each made by its file ------------------------------------------------------------ */
 
 extern PyTypeObject *session_type, *namespace_type, *region_type, *attachment_type, *buffer_type,
-	*queue_type, *volume_type, *fs_type, *file_type;
+	*queue_type, *volume_type, *fs_type, *file_type, *array_type;
 
 extern PyType_Spec session_spec, namespace_spec, region_spec, attachment_spec, buffer_spec,
-	queue_spec, volume_spec, fs_spec, file_spec;
+	queue_spec, volume_spec, fs_spec, file_spec, array_spec;
 
 #endif

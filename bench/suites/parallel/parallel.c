@@ -2,6 +2,7 @@
 /*
  * Suite `parallel`: a matrix in tiles, and blocks dealt in turn, by four ranks of Open MPI in one file. Afar's components of Open MPI are measured beside the
  * same program in a mount of the same file system. Bytes that are read were written by another session, so no page of them is kept at the mount.
+ * parallel_arrays.c has the blocks of arrays.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include "peers/fuse_mount.h"
 #include "peers/peer.h"
 #include "peers/ranks.h"
+#include "suites/parallel/parallel.h"
 
 #define MIB	     (UINT64_C(1) << 20)
 #define NR_ROWS(row) ((unsigned)(sizeof(row) / sizeof((row)[0])))
@@ -185,14 +187,15 @@ static int setup(void **state)
 }
 
 static const struct bench_stage stage_tcp = {setup, teardown, tcp_rows, NR_ROWS(tcp_rows)};
-static const struct bench_stage *const stages[] = {&stage_tcp};
+static const struct bench_stage *const stages[] = {&stage_tcp, &parallel_arrays_stage};
 
-static const struct bench_pace paces[] = {{.rows = "", .seconds = 20}};
+static const struct bench_pace paces[] = {{.rows = "array", .seconds = 2},
+					  {.rows = "", .seconds = 20}};
 
 const struct bench_suite bench_suite_parallel = {
 	.name = "parallel",
 	.summary = "MPI programs: tiles of a matrix, and blocks in turn, beside the same through a "
-		   "mount",
+		   "mount; blocks of arrays",
 	.repetitions = 3,
 	.paces = paces,
 	.nr_paces = NR_ROWS(paces),

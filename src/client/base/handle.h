@@ -30,6 +30,7 @@ enum handle_kind {
 	HANDLE_FILE = 0x41664649,
 	HANDLE_FILE_TARGET = 0x41744649,
 	HANDLE_CACHE = 0x41664341,
+	HANDLE_ARRAY = 0x41664152,
 };
 
 struct handle {
