@@ -668,9 +668,11 @@ int file_trim(struct file *file, const struct session *session)
 	uint64_t end = units_up(file->inode->size);
 	int ret = file_load_runs(file);
 
-	if (ret < 0 || file_is_shared(file, session) || is_at_end(file->runs, end))
+	if (ret < 0 || file_is_shared(file, session))
 		return ret;
-	return cut(file, end, UINT64_MAX);
+	if (!is_at_end(file->runs, end))
+		ret = cut(file, end, UINT64_MAX);
+	return ret == 0 ? file_note_ahead(file, false) : ret;
 }
 
 int file_give_back(struct file *file, const struct session *session, const struct units *list,
