@@ -212,11 +212,12 @@ static void path_of(const char *name, char path[PATH_BYTES])
 	snprintf(path, PATH_BYTES, "/%s", name);
 }
 
-static int write_all(struct ganesha *ganesha, struct nfsfh *file, const char *data, size_t length)
+static int write_all(struct ganesha *ganesha, struct nfsfh *file, uint64_t offset, const char *data,
+		     size_t length)
 {
 	for (size_t done = 0; done < length;) {
 		size_t left = length - done;
-		int ret = library.nfs_pwrite(ganesha->context, file, done,
+		int ret = library.nfs_pwrite(ganesha->context, file, offset + done,
 					     left < WRITE_MAX ? left : WRITE_MAX, data + done);
 
 		if (ret <= 0)
@@ -236,9 +237,25 @@ int ganesha_make(struct ganesha *ganesha, const char *name, const void *data, si
 	ret = library.nfs_open2(ganesha->context, path, O_WRONLY | O_CREAT | O_EXCL, 0600, &file);
 	if (ret)
 		return fail(ganesha, "make", name, ret);
-	ret = write_all(ganesha, file, data, length);
+	ret = write_all(ganesha, file, 0, data, length);
 	end = library.nfs_close(ganesha->context, file);
 	return ret || end ? fail(ganesha, "write", name, ret ? ret : end) : 0;
+}
+
+int ganesha_append(struct ganesha *ganesha, const char *name, uint64_t end, const void *data,
+		   size_t length)
+{
+	char path[PATH_BYTES];
+	struct nfsfh *file;
+	int ret, closed;
+
+	path_of(name, path);
+	ret = library.nfs_open(ganesha->context, path, O_WRONLY, &file);
+	if (ret)
+		return fail(ganesha, "open", name, ret);
+	ret = write_all(ganesha, file, end, data, length);
+	closed = library.nfs_close(ganesha->context, file);
+	return ret || closed ? fail(ganesha, "append to", name, ret ? ret : closed) : 0;
 }
 
 int ganesha_look(struct ganesha *ganesha, const char *name)

@@ -22,6 +22,9 @@ void ganesha_close(struct ganesha *ganesha);
 /* Each call is a program's: opening, moving and closing. Names are of files in the folder. They return 0, or a
  * negative code after bench_fail(). A read of another length fails. */
 int ganesha_make(struct ganesha *ganesha, const char *name, const void *data, size_t length);
+/* `end`: where the file ends. */
+int ganesha_append(struct ganesha *ganesha, const char *name, uint64_t end, const void *data,
+		   size_t length);
 int ganesha_look(struct ganesha *ganesha, const char *name);
 int ganesha_read(struct ganesha *ganesha, const char *name, void *data, size_t length);
 int ganesha_remove(struct ganesha *ganesha, const char *name);

@@ -30,6 +30,17 @@ int ganesha_make(struct ganesha *ganesha, const char *name, const void *data, si
 	return -ENOENT;
 }
 
+int ganesha_append(struct ganesha *ganesha, const char *name, uint64_t end, const void *data,
+		   size_t length)
+{
+	(void)ganesha;
+	(void)name;
+	(void)end;
+	(void)data;
+	(void)length;
+	return -ENOENT;
+}
+
 int ganesha_look(struct ganesha *ganesha, const char *name)
 {
 	(void)ganesha;

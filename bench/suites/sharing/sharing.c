@@ -185,17 +185,21 @@ static const struct bench_stage *const stages[] = {
 	&sharing_cached_flash_stage,
 	&sharing_ahead_stage,
 	&sharing_ahead_fuse_stage,
+	&sharing_postmark_dirsync_stage,
+	&sharing_postmark_ganesha_stage,
 };
 
 static const struct bench_pace paces[] = {
 	{.rows = "4 KiB into holes", .seconds = 3},
+	{.rows = "PostMark", .seconds = 10},
 	{.rows = ", fuse ", .seconds = 4},
 	{.rows = "", .seconds = 1.6},
 };
 
 const struct bench_suite bench_suite_sharing = {
 	.name = "sharing",
-	.summary = "files: short pieces in lists, writes into holes, opening again, reading ahead",
+	.summary = "files: short pieces in lists, writes into holes, opening again, reading ahead, "
+		   "PostMark",
 	.repetitions = 3,
 	.paces = paces,
 	.nr_paces = NR_ROWS(paces),

@@ -19,5 +19,7 @@ extern const struct bench_stage sharing_cached_tcp_stage; /* sharing_cached.c */
 extern const struct bench_stage sharing_cached_flash_stage;
 extern const struct bench_stage sharing_ahead_stage; /* sharing_ahead.c */
 extern const struct bench_stage sharing_ahead_fuse_stage;
+extern const struct bench_stage sharing_postmark_dirsync_stage; /* sharing_postmark.c */
+extern const struct bench_stage sharing_postmark_ganesha_stage;
 
 #endif

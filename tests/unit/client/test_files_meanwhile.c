@@ -693,7 +693,7 @@ static void forgets_what_may_have_been_punched(void **state)
 			 -ETIMEDOUT);
 	expect_forgotten();
 	begin_cutting();
-	inode.is_prepared = true;
+	inode.nr_prepared = 1;
 	file_unprepare(&shared);
 	expect_forgotten();
 }
