@@ -15,6 +15,8 @@
 
 struct ranking {
 	double nr_vertices;
+	double base;   /* that each vertex has in this step, whatever arrives */
+	double *ranks; /* in the last step: the results */
 	unsigned nr_steps;
 	float parts[]; /* of the caller's vertices: of its rank, what each of its targets gets */
 };
@@ -63,6 +65,16 @@ static inline double add_up(const struct afar_graph_edges *edges, const float *g
 	return sum;
 }
 
+static int work(struct afar_graph_step *step)
+{
+	struct ranking *ranking = ((struct graph_computation *)step->context)->state;
+
+	ranking->base = (1 - DAMPING + DAMPING * step->sum) / ranking->nr_vertices;
+	if (step->number + 1 == ranking->nr_steps)
+		ranking->ranks = afar_graph_job_results(step->job);
+	return 0;
+}
+
 static int compute(struct afar_graph_step *step, const struct afar_graph_vertex *vertex,
 		   void *gives)
 {
@@ -70,12 +82,11 @@ static int compute(struct afar_graph_step *step, const struct afar_graph_vertex 
 	const struct ranking *ranking = computation->state;
 	const double sum = vertex->edges.stride == 1 ? add_up(&vertex->edges, step->values, 1)
 						     : add_up(&vertex->edges, step->values, 2);
-	const double rank =
-		(1 - DAMPING + DAMPING * step->sum) / ranking->nr_vertices + DAMPING * sum;
+	const double rank = ranking->base + DAMPING * sum;
 
 	set_rank(step, ranking, vertex->number, rank, gives);
-	if (step->number + 1 == ranking->nr_steps)
-		((double *)afar_graph_job_results(step->job))[vertex->number] = rank;
+	if (ranking->ranks)
+		ranking->ranks[vertex->number] = rank;
 	return 1;
 }
 
@@ -94,6 +105,7 @@ static int begin(struct graph_computation *computation, struct afar_graph_progra
 	out->result_bytes = sizeof(double);
 	out->nr_steps = ranking->nr_steps;
 	out->start = start;
+	out->work = work;
 	out->compute = compute;
 	return 0;
 }

@@ -42,6 +42,7 @@ struct afar_graph_job {
 	struct afar_buffer *values[2], *results, *lines;
 	unsigned now; /* which of the values are those after the last step */
 	struct messages messages;
+	bool is_last; /* step: nobody goes on after it */
 	bool has_run;
 };
 

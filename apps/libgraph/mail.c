@@ -312,47 +312,6 @@ static int get_letters(struct afar_graph_job *job, uint64_t side)
 	return ret;
 }
 
-/* ---- All of it */
-
-/* Tells the others why the caller cannot go on, as far as it can. */
-static int say_failure(struct afar_graph_job *job, unsigned side, int failed,
-		       struct mail_sums *sums)
-{
-	char line[512];
-	int ret;
-
-	snprintf(line, sizeof(line), "%s", app_failure());
-	ret = put_line(job, side * job->mail.odd, failed, sums);
-	if (!ret)
-		ret = meet(job);
-	if (!ret)
-		ret = get_lines(job, side * job->mail.odd, sums);
-	/* The first that has failed is the same at all workers; its own line is the better one there. */
-	return ret && ret != failed ? ret : app_fail(failed, "%s", line);
-}
-
-int mail_exchange(struct afar_graph_job *job, unsigned side, int failed, struct mail_sums *sums)
-{
-	const uint64_t at = side * job->mail.odd;
-	int ret;
-
-	if (failed)
-		return say_failure(job, side, failed, sums);
-	ret = put_values(job, side);
-	if (!ret)
-		ret = put_letters(job, at);
-	if (!ret)
-		ret = put_line(job, at, 0, sums);
-	if (!ret)
-		ret = meet(job);
-	if (!ret)
-		ret = get_lines(job, at, sums);
-	if (!ret)
-		ret = get_values(job, side);
-	messages_turn(&job->messages, job->first);
-	return ret ? ret : get_letters(job, at);
-}
-
 /* ---- Results */
 
 /* Where the results of a worker are. */
@@ -393,26 +352,84 @@ static int merge_all(struct afar_graph_job *job)
 	return ret;
 }
 
-int mail_collect(struct afar_graph_job *job)
+/* Puts them where worker 0 finds them. */
+static int put_results(struct afar_graph_job *job)
 {
 	const uint64_t bytes = job->program.result_bytes;
 	const uint64_t first = job->program.merge ? 0 : job->first,
 		       end = job->program.merge ? job_nr_vertices(job) : job->end;
-	char *results;
-	int ret = 0;
 
-	if (!bytes || job_is_alone(job))
+	if (!bytes || !job->worker)
 		return 0;
-	results = afar_buffer_data(job->results);
-	if (job->worker)
-		ret = put(job, results_at(job, job->worker) + bytes * first, job->results,
-			  results + bytes * first, bytes * (end - first));
-	if (!ret)
-		ret = meet(job);
-	if (ret || job->worker)
-		return ret;
+	return put(job, results_at(job, job->worker) + bytes * first, job->results,
+		   (char *)afar_buffer_data(job->results) + bytes * first, bytes * (end - first));
+}
+
+/* Gets them at worker 0, whose vertices are the first. */
+static int get_results(struct afar_graph_job *job)
+{
+	const uint64_t bytes = job->program.result_bytes, end = bytes * job->end;
+
 	if (job->program.merge)
 		return merge_all(job);
-	return get(job, results_at(job, 0) + bytes * end, job->results, results + bytes * end,
-		   bytes * (job_nr_vertices(job) - end));
+	return get(job, results_at(job, 0) + end, job->results,
+		   (char *)afar_buffer_data(job->results) + end,
+		   bytes * job_nr_vertices(job) - end);
+}
+
+int mail_collect(struct afar_graph_job *job)
+{
+	int ret = 0;
+
+	if (!job->program.result_bytes || job_is_alone(job))
+		return 0;
+	if (!job->is_last) { /* else they went with the step */
+		ret = put_results(job);
+		if (!ret)
+			ret = meet(job);
+	}
+	return ret || job->worker ? ret : get_results(job);
+}
+
+/* ---- All of it */
+
+/* Tells the others why the caller cannot go on, as far as it can. */
+static int say_failure(struct afar_graph_job *job, unsigned side, int failed,
+		       struct mail_sums *sums)
+{
+	char line[512];
+	int ret;
+
+	snprintf(line, sizeof(line), "%s", app_failure());
+	ret = put_line(job, side * job->mail.odd, failed, sums);
+	if (!ret)
+		ret = meet(job);
+	if (!ret)
+		ret = get_lines(job, side * job->mail.odd, sums);
+	/* The first that has failed is the same at all workers; its own line is the better one there. */
+	return ret && ret != failed ? ret : app_fail(failed, "%s", line);
+}
+
+int mail_exchange(struct afar_graph_job *job, unsigned side, int failed, struct mail_sums *sums)
+{
+	const uint64_t at = side * job->mail.odd;
+	int ret;
+
+	if (failed)
+		return say_failure(job, side, failed, sums);
+	ret = put_values(job, side);
+	if (!ret)
+		ret = put_letters(job, at);
+	if (!ret && job->is_last)
+		ret = put_results(job);
+	if (!ret)
+		ret = put_line(job, at, 0, sums);
+	if (!ret)
+		ret = meet(job);
+	if (!ret)
+		ret = get_lines(job, at, sums);
+	if (!ret)
+		ret = get_values(job, side);
+	messages_turn(&job->messages, job->first);
+	return ret ? ret : get_letters(job, at);
 }

@@ -88,7 +88,17 @@ static int work(struct running *running, struct mail_sums *sums)
 	return 0;
 }
 
-static int compute(struct running *running, char *values, struct mail_sums *sums)
+/* What a vertex shows next begins as what it shows now. */
+static inline void *take_over(const char *now, char *next, uint64_t bytes)
+{
+	if (bytes == sizeof(uint32_t))
+		memcpy(next, now, sizeof(uint32_t)); /* without a call */
+	else
+		memcpy(next, now, bytes);
+	return next;
+}
+
+static int compute(struct running *running, const char *now, char *next, struct mail_sums *sums)
 {
 	struct afar_graph_job *job = running->job;
 	struct afar_graph_cursor *cursor = running->cursor;
@@ -96,6 +106,7 @@ static int compute(struct running *running, char *values, struct mail_sums *sums
 	const bool has_messages = job->program.message_bytes != 0;
 	const uint64_t bytes = job->program.value_bytes;
 	uint64_t nr_active = 0;
+	void *value = NULL;
 	int ret = 0;
 
 	listen(running);
@@ -106,8 +117,10 @@ static int compute(struct running *running, char *values, struct mail_sums *sums
 		if (has_messages)
 			vertex.message =
 				messages_at(&job->messages, &job->messages.in, vertex.number);
-		ret = job->program.compute(&running->step, &vertex,
-					   values ? values + bytes * vertex.number : NULL);
+		if (bytes)
+			value = take_over(now + bytes * vertex.number, next + bytes * vertex.number,
+					  bytes);
+		ret = job->program.compute(&running->step, &vertex, value);
 		if (ret < 0)
 			return fail_program(running, ret, vertex.number);
 		nr_active += ret > 0;
@@ -116,19 +129,20 @@ static int compute(struct running *running, char *values, struct mail_sums *sums
 	return ret > 0 ? 0 : ret;
 }
 
-/* What the caller's vertices show next begins as what they show now. */
 static int compute_all(struct running *running, struct mail_sums *sums)
 {
 	struct afar_graph_job *job = running->job;
 	const uint64_t at = (uint64_t)job->program.value_bytes * job->first;
-	char *now = values_of(job, job->now), *next = values_of(job, !job->now);
+	const char *now = values_of(job, job->now);
+	char *next = values_of(job, !job->now);
 
+	if (running->cursor) {
+		cursor_move(running->cursor, job->first, job->end);
+		return compute(running, now, next, sums);
+	}
 	if (now)
 		memcpy(next + at, now + at, job->program.value_bytes * (job->end - job->first));
-	if (!running->cursor)
-		return 0;
-	cursor_move(running->cursor, job->first, job->end);
-	return compute(running, next, sums);
+	return 0;
 }
 
 /* ---- Steps */
@@ -154,12 +168,26 @@ static int exchange(struct running *running, int ret, struct mail_sums *sums)
 
 static int run_step(struct running *running, struct mail_sums *sums)
 {
+	struct afar_graph_job *job = running->job;
 	int ret = work(running, sums);
 
 	if (!ret)
 		ret = compute_all(running, sums);
-	running->job->now = !running->job->now;
+	job->now = !job->now;
+	job->is_last = running->step.number + 1 == job->program.nr_steps;
 	return exchange(running, ret, sums);
+}
+
+/* All know what values are, if nobody sets them. */
+static int begin(struct running *running)
+{
+	struct mail_sums sums = {0};
+	int ret = start_all(running);
+
+	if (running->job->program.start)
+		return exchange(running, ret, &sums);
+	running->step.values = values_of(running->job, 0);
+	return ret;
 }
 
 static int run(struct running *running)
@@ -167,7 +195,7 @@ static int run(struct running *running)
 	struct afar_graph_job *job = running->job;
 	const uint32_t nr_steps = job->program.nr_steps;
 	struct mail_sums sums = {0};
-	int ret = exchange(running, start_all(running), &sums);
+	int ret = begin(running);
 
 	for (uint32_t step = 0; !ret && (step < nr_steps || !nr_steps); step++) {
 		running->step.number = step;
