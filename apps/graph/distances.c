@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Distances from a vertex, breadth first and by weight; see compute.h. A worker explores from those of its vertices that were
- * reached, as far as its own vertices go. Other vertices that it reaches belong to other workers, and get a message with the
+ * reached, as far as its own vertices go. Other vertices that it reaches belong to other workers. They get a message with the
  * least distance that was found, if it is less than any before. When no messages are sent any more, all are done.
  *
  * Breadth first: a superstep goes one edge further, so the first distance of a vertex is its own. By weight: the nearest

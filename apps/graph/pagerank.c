@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * PageRank; see compute.h. Each vertex has something to give to each vertex that its edges lead to: its rank, divided by
- * their number. That is its value. In a superstep a vertex adds up what the sources of the edges that arrive at it give. So
+ * their number. This is its value. In a superstep a vertex adds up what the sources of the edges that arrive at it give. So
  * edges are read in their order, and nothing is exchanged but 4 bytes for each vertex.
  */
 #include <errno.h>
@@ -21,7 +21,7 @@ struct ranking {
 	float parts[]; /* of the caller's vertices: of its rank, what each of its targets gets */
 };
 
-/* What a vertex gives. The rank of one without edges goes to all. */
+/* Says what a vertex gives. The rank of one without edges goes to all. */
 static void set_rank(struct afar_graph_step *step, const struct ranking *ranking, uint32_t vertex,
 		     double rank, float *gives)
 {
@@ -46,10 +46,8 @@ static int start(struct afar_graph_step *step, uint32_t vertex, void *gives)
 	return 0;
 }
 
-/*
- * Adds up what the sources of the edges give. What the sources of edges further on give, of other vertices too, is fetched
- * from memory meanwhile.
- */
+/* Adds up what the sources of the edges give. Meanwhile it fetches from memory what sources further on give, also of other
+ * vertices' edges. */
 static inline double add_up(const struct afar_graph_edges *edges, const float *gives,
 			    unsigned stride)
 {

@@ -24,7 +24,7 @@ int cursor_await(struct afar_graph_cursor *cursor, uint64_t nr, struct afar_grap
 void cursor_move(struct afar_graph_cursor *cursor, uint64_t first, uint64_t end);
 void cursor_close(struct afar_graph_cursor *cursor);
 
-/* As afar_graph_cursor_next(), where there is a next vertex. Returns 0, or an error. */
+/* Goes on to the next vertex, which there must be. Returns 0, or an error. */
 static inline int cursor_next(struct afar_graph_cursor *cursor, struct afar_graph_vertex *out)
 {
 	const uint64_t vertex = cursor->vertex++;

@@ -256,7 +256,7 @@ static int begin(struct afar_graph *graph, const struct afar_graph_exploration *
 	struct explorer *explorer = graph->explorer;
 	struct afar_graph_exploration of;
 	unsigned nr;
-	int ret = graph_take(&of, sizeof(of), sizeof(of), exploration, "afar_graph_exploration");
+	int ret = GRAPH_TAKE(&of, exploration, afar_graph_exploration, context);
 
 	if (ret)
 		return ret;

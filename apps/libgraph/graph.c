@@ -201,7 +201,7 @@ int afar_graph_stat(const struct afar_graph *graph, struct afar_graph_stat *out)
 		.is_weighted = (uint32_t)graph->header.is_weighted,
 		.is_symmetric = (uint32_t)graph->header.is_symmetric,
 	};
-	return graph_return(graph_give(out, &stat, sizeof(stat), sizeof(stat), "afar_graph_stat"));
+	return graph_return(GRAPH_GIVE(out, &stat, afar_graph_stat, is_symmetric));
 }
 
 /* ---- Where edges begin */

@@ -5,6 +5,7 @@
 #define LIBGRAPH_GRAPH_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include <afar/graph.h>
 
@@ -35,9 +36,19 @@ struct afar_graph {
 
 /* Ends a public call: if `ret` is an error, its line becomes afar_last_error(). Returns `ret`. */
 int graph_return(int ret);
-/* Copies the caller's struct of any release into `known`. `oldest`: its size in the first release. -EINVAL. */
+/* The size of `struct type` in a release in which `last` was its last member. */
+#define GRAPH_SIZE(type, last)                                                                 \
+	((offsetof(struct type, last) + sizeof(((struct type *)NULL)->last) + sizeof(size_t) - \
+	  1) /                                                                                 \
+	 sizeof(size_t) * sizeof(size_t))
+/* Copies the caller's `struct type`, whose last member was `last` in the first release that had it. -EINVAL. */
+#define GRAPH_TAKE(known, given, type, last) \
+	graph_take(known, sizeof(struct type), GRAPH_SIZE(type, last), given, #type)
+/* Fills in the caller's `struct type` likewise, whose size is set. -EINVAL. */
+#define GRAPH_GIVE(given, known, type, last) \
+	graph_give(given, known, sizeof(struct type), GRAPH_SIZE(type, last), #type)
+
 int graph_take(void *known, size_t known_bytes, size_t oldest, const void *given, const char *name);
-/* Fills in the caller's struct likewise, whose size is set. -EINVAL. */
 int graph_give(void *given, const void *known, size_t known_bytes, size_t oldest, const char *name);
 /* Returns 0, or -EINVAL if the handle is null. */
 int graph_check_handle(const void *handle, const char *call);
@@ -47,7 +58,7 @@ int graph_check_handle(const void *handle, const char *call);
 /* Reads where the edges of each vertex begin, if that is not done, and checks it. Errors: those of reading; -EBADMSG,
  * -ENOMEM. */
 int graph_load(struct afar_graph *graph, enum graph_list list);
-/* What graph_load() has read. */
+/* Returns what graph_load() has read. */
 static inline const uint64_t *graph_offsets(const struct afar_graph *graph, enum graph_list list)
 {
 	return graph->offsets[graph_kept(&graph->header, list)];

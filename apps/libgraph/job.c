@@ -75,7 +75,7 @@ static int choose_namespaces(struct afar_graph_job *job,
 			   (const char *[]){job->ns, graph}, 2, job->meet_ns);
 }
 
-/* What all workers must agree on. */
+/* All workers must agree on it. */
 static void write_plan(struct afar_graph_job *job)
 {
 	const struct afar_graph_program *program = &job->program;
@@ -125,12 +125,10 @@ static int prepare(struct afar_graph_job *job, const struct afar_graph_program *
 		   const struct afar_graph_job_options *given)
 {
 	struct afar_graph_job_options options = {.size = sizeof(options)};
-	int ret = graph_take(&job->program, sizeof(job->program), sizeof(job->program), program,
-			     "afar_graph_program");
+	int ret = GRAPH_TAKE(&job->program, program, afar_graph_program, context);
 
 	if (!ret && given)
-		ret = graph_take(&options, sizeof(options), sizeof(options), given,
-				 "afar_graph_job_options");
+		ret = GRAPH_TAKE(&options, given, afar_graph_job_options, context);
 	if (ret)
 		return ret;
 	job->worker = options.worker;
@@ -228,8 +226,7 @@ int afar_graph_job_stat(const struct afar_graph_job *job, struct afar_graph_job_
 		return graph_return(ret);
 	stat.ns_bytes = job_is_alone(job) ? 0 : job->mail.bytes;
 	memcpy(stat.ns, job->ns, sizeof(stat.ns));
-	return graph_return(
-		graph_give(out, &stat, sizeof(stat), sizeof(stat), "afar_graph_job_stat"));
+	return graph_return(GRAPH_GIVE(out, &stat, afar_graph_job_stat, ns));
 }
 
 /* ---- Running */

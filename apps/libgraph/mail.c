@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What workers exchange; see mail.h. In an even step they write into the even mailboxes, so that those of the odd step before
- * can be read meanwhile, and one barrier a step is enough. No server program takes part. Called by run.c.
+ * Workers exchange values and messages here; see mail.h. In an even step they write into the even mailboxes. So those of the
+ * odd step before can be read meanwhile, and one barrier a step is enough. No server program takes part. Called by run.c.
  */
 #include "mail.h"
 
@@ -19,7 +19,7 @@
 #define SAID_BYTES    232U
 #define ERROR_MAX     1000000 /* no code is larger */
 
-/* What a worker says of its step. */
+/* A worker says it of its step. */
 struct mail_line {
 	double added;
 	uint64_t nr_active;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What workers exchange between two supersteps, through a region; see job.h. A worker alone has no mail. */
+/* Workers exchange it between two supersteps, through a region; see job.h. A worker alone has no mail. */
 #ifndef LIBGRAPH_MAIL_H
 #define LIBGRAPH_MAIL_H
 
 #include "job.h"
 
-/* What all workers have said of a step. */
+/* All workers together have said it of a step. */
 struct mail_sums {
 	double added;
 	uint64_t nr_active; /* vertices and workers that have more to do, and messages */

@@ -88,7 +88,7 @@ static int work(struct running *running, struct mail_sums *sums)
 	return 0;
 }
 
-/* What a vertex shows next begins as what it shows now. */
+/* Begins the next value of a vertex, as the one that it has now. */
 static inline void *take_over(const char *now, char *next, uint64_t bytes)
 {
 	if (bytes == sizeof(uint32_t))

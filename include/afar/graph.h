@@ -11,8 +11,8 @@
  * A graph, its cursors and its job belong to one thread at a time. Functions return 0 or a count, or a negative code;
  * afar_last_error() then has a line. All may return -EINVAL (a null handle, a struct of another size), -ENOMEM, and the
  * errors of afar_region_open(), afar_region_pread() and afar_queue_open(). Functions that read also return -EBADMSG: the
- * region is no graph, or it was damaged, as when an edge leads to a vertex that there is not. So programs need not check
- * the vertices that they get.
+ * region is no graph, or was damaged. An edge to a vertex that there is not is found, too. So programs need not check the
+ * vertices that they get.
  */
 #ifndef AFAR_GRAPH_H
 #define AFAR_GRAPH_H
@@ -162,8 +162,7 @@ struct afar_graph_program {
 	uint32_t message_bytes;	   /* likewise; 0: none are sent */
 	uint32_t result_bytes;	   /* of a vertex, likewise; 0: the values are the result */
 	uint32_t nr_steps;	   /* at most; 0: until all rest */
-	/* Sets the first value of a vertex; it may read nothing of the step but what the context, first and end are, and may add
-	 * to the sum of step 0. */
+	/* Sets the first value of a vertex. There are no values and no sum yet; it may add to the sum of step 0. */
 	int (*start)(struct afar_graph_step *step, uint32_t vertex, void *value);
 	/* The worker's own part of a step, once and before its vertices. Returns 1 if it has more to do, too. */
 	int (*work)(struct afar_graph_step *step);
