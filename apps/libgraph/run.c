@@ -13,7 +13,8 @@
 #include "mail.h"
 #include "tools/copy/failure.h"
 
-#define NO_VERTEX UINT64_MAX
+#define NO_VERTEX  UINT64_MAX
+#define LIVE_EVERY 1024U /* vertices between two signs of life: each may take long */
 
 struct running {
 	struct afar_graph_job *job;
@@ -68,9 +69,9 @@ static int start_all(struct running *running)
 					 values ? values + job->program.value_bytes * i : NULL);
 		if (ret < 0)
 			return fail_program(running, ret, i);
-		ret = 0;
+		ret = i % LIVE_EVERY ? 0 : graph_live(job->graph);
 	}
-	return graph_live(job->graph);
+	return ret;
 }
 
 static int work(struct running *running, struct mail_sums *sums)
@@ -124,11 +125,15 @@ static int compute(struct running *running, const char *now, char *next, struct 
 		if (ret < 0)
 			return fail_program(running, ret, vertex.number);
 		nr_active += ret > 0;
+		ret = vertex.number % LIVE_EVERY ? 0 : graph_live(job->graph);
+		if (ret)
+			break;
 	}
 	sums->nr_active += nr_active;
-	return ret > 0 ? 0 : ret;
+	return ret;
 }
 
+/* Computes the caller's vertices, if the program does that. */
 static int compute_all(struct running *running, struct mail_sums *sums)
 {
 	struct afar_graph_job *job = running->job;

@@ -35,7 +35,7 @@ compare() {
 	"$python" "$graph_py" make "$1"
 	"$AFAR" graph import "$1" g:graph --undirected --replace >/dev/null
 	room=$(reserved g)
-	for workers in 1 2 5; do
+	for workers in 1 3; do
 		by $workers "$LABELS" labels
 		by $workers "$CORES" cores
 		"$python" "$graph_py" compare "$1" "labels.$workers" "cores.$workers" || fail "of $1 by $workers workers"
