@@ -8,6 +8,7 @@
 #include <afar/afar.h>
 #include <afar/array.h>
 #include <afar/barrier.h>
+#include <afar/graph.h>
 
 int main()
 {
@@ -24,6 +25,14 @@ int main()
 	if (afar_barrier_open(nullptr, nullptr, 0, &barrier) != -EINVAL ||
 	    AFAR_BARRIER_BYTES(2, 8) != 400) {
 		std::fprintf(stderr, "headers: a barrier without a region was opened\n");
+		return 1;
+	}
+	struct afar_graph *graph = nullptr;
+	const uint32_t words[] = {7, 8};
+	const struct afar_graph_edges edges = {words, 2, 0, 1, 0};
+	if (afar_graph_open(nullptr, nullptr, &graph) != -EINVAL ||
+	    afar_graph_neighbour(&edges, 1) != 8 || afar_graph_weight(&edges, 1) != 1) {
+		std::fprintf(stderr, "headers: a graph without a session was opened\n");
 		return 1;
 	}
 	void *addr = nullptr;

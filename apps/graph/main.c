@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* afar-graph, which `afar graph …` runs: makes graphs in remote memory, and computes of their vertices. Here are the command
- * line, and what people see; graph.h has all that is computed. */
+ * line, and what people see; graph.h has how graphs are made, and compute.h all that is computed. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,6 +14,7 @@
 #include "tools/cli/cli.h"
 #include "tools/cli/interrupts.h"
 #include "tools/copy/failure.h"
+#include "work.h"
 #include "workers.h"
 
 #define SCALE_MAX  31U
@@ -201,21 +202,47 @@ static void print_distances(FILE *out, const uint64_t *distances, uint64_t nr)
 	}
 }
 
-/* Writes a line for each vertex, or each on the way: its number, and its value. */
-static void print_values(FILE *out, const struct graph_values *values, uint64_t nr)
+static void print_ranks(FILE *out, const double *ranks, uint64_t nr)
 {
-	if (values->distances)
-		print_distances(out, values->distances, nr);
-	for (uint64_t i = 0; values->hops && i < values->nr_hops && !ferror(out); i++)
-		fprintf(out, "%" PRIu32 " %" PRIu64 "\n", values->hops[i].vertex,
-			values->hops[i].distance);
-	for (uint64_t i = 0; values->ranks && i < nr && !ferror(out); i++)
-		fprintf(out, "%" PRIu64 " %.9g\n", i, values->ranks[i]);
-	for (uint64_t i = 0; values->components && i < nr && !ferror(out); i++)
-		fprintf(out, "%" PRIu64 " %" PRIu32 "\n", i, values->components[i]);
+	for (uint64_t i = 0; i < nr && !ferror(out); i++)
+		fprintf(out, "%" PRIu64 " %.9g\n", i, ranks[i]);
 }
 
-static int write_values(const char *path, const struct graph_values *values, uint64_t nr)
+static void print_components(FILE *out, const uint32_t *components, uint64_t nr)
+{
+	for (uint64_t i = 0; i < nr && !ferror(out); i++)
+		fprintf(out, "%" PRIu64 " %" PRIu32 "\n", i, components[i]);
+}
+
+static void print_hops(FILE *out, const struct graph_hop *hops, uint64_t nr)
+{
+	for (uint64_t i = 0; i < nr && !ferror(out); i++)
+		fprintf(out, "%" PRIu32 " %" PRIu64 "\n", hops[i].vertex, hops[i].distance);
+}
+
+/* Writes a line for each vertex, or each on the way: its number, and its value. */
+static void print_results(FILE *out, const struct graph_work *work)
+{
+	const struct graph_computation *computation = &work->computation;
+
+	switch (computation->options->kind) {
+	case GRAPH_PAGERANK:
+		print_ranks(out, work->results, computation->nr_vertices);
+		break;
+	case GRAPH_COMPONENTS:
+		print_components(out, work->results, computation->nr_vertices);
+		break;
+	case GRAPH_BREADTH_FIRST:
+	case GRAPH_SHORTEST:
+		print_distances(out, work->results, computation->nr_vertices);
+		break;
+	case GRAPH_PATH:
+		print_hops(out, computation->hops, computation->nr_hops);
+		break;
+	}
+}
+
+static int write_results(const char *path, const struct graph_work *work)
 {
 	FILE *out = path ? fopen(path, "we") : stdout;
 	bool has_failed;
@@ -223,7 +250,7 @@ static int write_values(const char *path, const struct graph_values *values, uin
 	if (!out)
 		return cli_fail("write %s: %s", path, afar_strerror(-errno));
 	errno = 0;
-	print_values(out, values, nr);
+	print_results(out, work);
 	has_failed = ferror(out) != 0;
 	if (path && fclose(out))
 		has_failed = true;
@@ -233,31 +260,33 @@ static int write_values(const char *path, const struct graph_values *values, uin
 }
 
 /* Says what it will take, before it begins. */
-static void say_needs(const struct graph_options *options, const struct graph_needs *needs)
+static void say_needs(const struct graph_work *work)
 {
+	const unsigned nr_workers = work->computation.options->job.nr_workers;
 	char bytes[SIZE_TEXT_MAX];
 
-	printf("%" PRIu64 " vertices, %" PRIu64 " edges, %u worker%s", needs->nr_vertices,
-	       needs->nr_edges, options->nr_workers, cli_plural(options->nr_workers));
-	if (needs->ns_bytes) {
-		printf(": takes %s of ", size_text(needs->ns_bytes, bytes));
-		cli_print(needs->ns);
+	printf("%" PRIu64 " vertices, %" PRIu64 " edges, %u worker%s",
+	       work->computation.nr_vertices, work->nr_edges, nr_workers, cli_plural(nr_workers));
+	if (work->needs.ns_bytes) {
+		printf(": takes %s of ", size_text(work->needs.ns_bytes, bytes));
+		cli_print(work->needs.ns);
 	}
 	putchar('\n');
 	fflush(stdout);
 }
 
-static void say_done(const struct graph_options *options, const struct request *request,
-		     const struct graph_needs *needs, uint64_t nr_looked, uint64_t took_ns)
+static void say_done(const struct request *request, const struct graph_work *work, uint64_t took_ns)
 {
+	const struct graph_options *options = work->computation.options;
+	uint64_t nr_looked = work->nr_looked;
 	double seconds = (double)took_ns / 1e9;
 
 	/* Edges that other workers have looked at are counted there. */
 	if (options->kind == GRAPH_PAGERANK)
-		nr_looked = needs->nr_edges * options->nr_steps;
+		nr_looked = work->nr_edges * options->nr_steps;
 	cli_print(options->graph);
 	printf(": %s in %.3f s", strchr(request->computing->name, ' ') + 1, seconds);
-	if (options->nr_workers == 1 || options->kind == GRAPH_PAGERANK)
+	if (options->job.nr_workers == 1 || options->kind == GRAPH_PAGERANK)
 		printf(", looked at %" PRIu64 " edges, %.1f million edges/s", nr_looked,
 		       (double)nr_looked / seconds / 1e6);
 	putchar('\n');
@@ -265,7 +294,12 @@ static void say_done(const struct graph_options *options, const struct request *
 
 /* ---- The workers */
 
-static bool is_over(void *context)
+static int is_interrupted_too(void *context)
+{
+	return is_ended(context);
+}
+
+static int is_over(void *context)
 {
 	struct workers *workers = context;
 
@@ -278,13 +312,13 @@ static int start_others(struct cli *cli, const struct request *request,
 	const char *words[16] = {strchr(request->computing->name, ' ') + 1};
 	unsigned nr = 1;
 
-	if (options->ns) {
+	if (options->job.ns) {
 		words[nr++] = "--ns";
-		words[nr++] = options->ns;
+		words[nr++] = options->job.ns;
 	}
-	if (options->meet_ns) {
+	if (options->job.meet_ns) {
 		words[nr++] = "--meet";
-		words[nr++] = options->meet_ns;
+		words[nr++] = options->job.meet_ns;
 	}
 	if (request->number) {
 		words[nr++] = request->computing->has_from ? "--from" : "--steps";
@@ -314,50 +348,48 @@ static int complain(struct workers *workers, int error)
 static int lead(struct cli *cli, const struct request *request, struct graph_options *options)
 {
 	struct workers workers = {0};
-	struct graph_values values;
-	struct graph_needs needs;
-	struct graph_job *job;
+	struct graph_work work;
 	uint64_t started_ns = clock_ns();
 	int ret, status;
 
-	options->is_ended = is_over;
-	options->context = &workers;
-	if (graph_prepare(cli->session, options, &job, &needs))
+	options->job.is_ended = is_over;
+	options->job.context = &workers;
+	if (graph_prepare(cli->session, options, &work))
 		return fail();
 	if (request->path)
-		say_needs(options, &needs);
+		say_needs(&work);
 	status = request->job.worker ? 0 : start_others(cli, request, options, &workers);
-	ret = status ? status : graph_work(job, &values);
+	ret = status ? status : graph_work(&work);
 	started_ns = clock_ns() - started_ns;
 	if (ret && !status)
 		status = complain(&workers, ret);
 	/* Nobody runs on who could keep memory from being given back: one that stands still would. */
 	if (!ret)
-		workers_wait(&workers, (int)options->patience_ms);
+		workers_wait(&workers, (int)options->job.patience_ms);
 	workers_stop(&workers);
-	if (!status && request->computing->has_to && !values.hops)
+	if (!status && request->computing->has_to && !work.computation.hops)
 		status = cli_fail("%s: no way leads from %" PRIu32 " to %" PRIu32, options->graph,
 				  options->from, options->to);
 	if (!status)
-		status = write_values(request->path, &values, needs.nr_vertices);
+		status = write_results(request->path, &work);
 	if (!status && request->path)
-		say_done(options, request, &needs, values.nr_looked, started_ns);
-	graph_end(job);
+		say_done(request, &work, started_ns);
+	graph_end(&work);
 	workers_free(&workers);
 	return status;
 }
 
 static int follow(struct cli *cli, struct graph_options *options)
 {
-	struct graph_values values;
-	struct graph_job *job;
+	struct graph_work work;
 	int ret;
 
-	options->is_ended = is_ended;
-	ret = graph_join(cli->session, options, &job);
-	if (!ret)
-		ret = graph_work(job, &values);
-	graph_end(job);
+	options->job.is_ended = is_interrupted_too;
+	ret = graph_prepare(cli->session, options, &work);
+	if (ret)
+		return fail();
+	ret = graph_work(&work);
+	graph_end(&work);
 	return ret ? fail() : 0;
 }
 
@@ -379,11 +411,11 @@ static int take_options(const struct cli *cli, const struct cli_command *command
 	if (take_number(command, computing->has_from ? "--from" : "--steps", request->number,
 			computing->has_from ? 0 : 1,
 			computing->has_from ? GRAPH_VERTICES_MAX - 1 : STEPS_MAX, &number) ||
-	    take_number(command, "--in-flight", request->in_flight, 1, GRAPH_IN_FLIGHT_MAX,
+	    take_number(command, "--in-flight", request->in_flight, 1, AFAR_GRAPH_IN_FLIGHT_MAX,
 			&in_flight) ||
 	    workers_take_flags(command, "graph", computing->nr_workers, &request->job))
 		return CLI_USAGE;
-	if (options->ns && strlen(options->ns) > AFAR_NAME_MAX)
+	if (options->job.ns && strlen(options->job.ns) > AFAR_NAME_MAX)
 		return cli_misuse(command, "--ns: a namespace's name has at most %d bytes",
 				  AFAR_NAME_MAX);
 	options->kind = computing->kind;
@@ -391,10 +423,11 @@ static int take_options(const struct cli *cli, const struct cli_command *command
 	options->from = computing->has_from ? (uint32_t)number : 0;
 	options->to = (uint32_t)to;
 	options->nr_in_flight = (unsigned)in_flight;
-	options->job = request->job.name;
-	options->worker = request->job.number;
-	options->nr_workers = request->job.nr;
-	options->patience_ms = cli->timeout_ms ? cli->timeout_ms : PATIENCE_MS;
+	options->job.size = sizeof(options->job);
+	options->job.name = request->job.name;
+	options->job.worker = request->job.number;
+	options->job.nr_workers = request->job.nr;
+	options->job.patience_ms = cli->timeout_ms ? cli->timeout_ms : PATIENCE_MS;
 	snprintf(request->what, sizeof(request->what), "graph %.256s", options->graph);
 	return 0;
 }
@@ -409,10 +442,10 @@ static void list_flags(struct request *request, struct graph_options *options,
 		 computing->nr_workers ? "processes of this machine (default 1)"
 				       : "processes of this machine (default: as many as cores)",
 		 &request->job.workers},
-		{"ns", "NS", "for the mailboxes (default: that of the graph)", &options->ns},
+		{"ns", "NS", "for the mailboxes (default: that of the graph)", &options->job.ns},
 		{"meet", "NS",
 		 "where workers meet, in memory (default: that of the mailboxes or graph)",
-		 &options->meet_ns},
+		 &options->job.meet_ns},
 		{"worker", "I/N", "be worker I, from 0 on, of N on several machines",
 		 &request->job.worker},
 		{"job", "NAME", "what workers on several machines meet by", &request->job.job},
@@ -452,7 +485,7 @@ static int graph_compute(struct cli *cli, const struct cli_command *command, int
 	if (status)
 		return status;
 	catch_interrupts();
-	status = options.worker ? follow(cli, &options) : lead(cli, &request, &options);
+	status = options.job.worker ? follow(cli, &options) : lead(cli, &request, &options);
 	return cli_close(cli, status);
 }
 

@@ -53,6 +53,13 @@ const char *afar_error_name(int error);
  */
 const char *afar_last_error(void);
 
+/*
+ * Makes `line` the calling thread's afar_last_error(), and returns `error`. For libraries over this one, and for functions that
+ * Afar calls (afar/graph.h). Control characters become '?', and a long line is cut. NULL: the code's sentence. Thread-safe,
+ * does not block.
+ */
+int afar_fail(int error, const char *line);
+
 #ifdef __cplusplus
 }
 #endif

@@ -10,8 +10,10 @@
 
 #include <afar/barrier.h>
 #include <afar/file.h>
+#include <afar/graph.h>
 #include <afar/volume.h>
 
+#include "apps/graph/layout.h"
 #include "lib/api/api.h"
 
 #define NR     3U
@@ -356,13 +358,60 @@ static void test_files(void **state)
 	assert_int_equal(afar_fs_delete(session, "files"), 0);
 }
 
+/* ---- Graphs */
+
+static int count(struct afar_graph_step *step, const struct afar_graph_vertex *vertex, void *value)
+{
+	(void)step;
+	(void)vertex;
+	*(char *)value = 7;
+	return 0;
+}
+
+static void test_graph(void **state)
+{
+	const struct graph_header header = {GRAPH_MAGIC, 1, 0, 0, 1};
+	const struct afar_graph_program program = {
+		.size = sizeof(program), .name = "count", .value_bytes = 1, .compute = count};
+	const struct afar_graph_job_options options = {.size = sizeof(options)};
+	ROOM(struct afar_graph_stat, 1) stat;
+	ROOM(struct afar_graph_job_stat, 1) job_stat;
+	struct afar_namespace *ns = make_namespace("grown", 0, 2 * MIB);
+	struct afar_region *region;
+	struct afar_graph *graph;
+	struct afar_graph_job *job;
+	char image[GRAPH_OFFSETS + 16] = {0};
+
+	(void)state;
+	memcpy(image, &header, sizeof(header));
+	assert_int_equal(afar_region_create(ns, "graph", sizeof(image), 0, &region), 0);
+	assert_int_equal(afar_region_pwrite(region, image, sizeof(image), 0), sizeof(image));
+	assert_int_equal(afar_graph_open(session, "grown:graph", &graph), 0);
+	PREPARE(stat);
+	assert_int_equal(afar_graph_stat(graph, stat.at), 0);
+	CHECK(stat);
+	assert_int_equal(stat.at[0].nr_vertices, 1);
+	assert_int_equal(stat.at[0].is_symmetric, 1);
+	assert_int_equal(afar_graph_job_open(graph, &program, &options, &job), 0);
+	PREPARE(job_stat);
+	assert_int_equal(afar_graph_job_stat(job, job_stat.at), 0);
+	CHECK(job_stat);
+	assert_int_equal(job_stat.at[0].ns_bytes, 0);
+	assert_int_equal(afar_graph_job_run(job), 0);
+	assert_int_equal(*(const char *)afar_graph_job_values(job), 7);
+	assert_int_equal(afar_graph_job_close(job), 0);
+	assert_int_equal(afar_graph_close(graph), 0);
+	drop_region(region);
+	drop_namespace(ns, "grown");
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_releases), cmocka_unit_test(test_namespaces),
 		cmocka_unit_test(test_regions),	 cmocka_unit_test(test_queue),
 		cmocka_unit_test(test_volumes),	 cmocka_unit_test(test_keys),
-		cmocka_unit_test(test_files),
+		cmocka_unit_test(test_files),	 cmocka_unit_test(test_graph),
 	};
 
 	is_newer = argc > 1 && strcmp(argv[1], "newer") == 0;

@@ -22,6 +22,13 @@ void call_failed(void)
 		error_keep_line();
 }
 
+int afar_fail(int error, const char *line)
+{
+	error_line("%s", line && *line ? line : afar_strerror(error));
+	error_keep_line();
+	return error;
+}
+
 const char *afar_last_error(void)
 {
 	return error_kept_line();

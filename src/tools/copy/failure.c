@@ -8,7 +8,7 @@
 
 #include <afar/afar.h>
 
-static char line[PATH_MAX + 1024];
+static _Thread_local char line[PATH_MAX + 1024];
 
 int app_fail(int error, const char *format, ...)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The line about what has failed, for whoever started the program to show. There is one in a process, because a worker
- * is a process of one thread. */
+/* The line about what has failed, for whoever started the program to show. Each thread has one. */
 #ifndef TOOLS_COPY_FAILURE_H
 #define TOOLS_COPY_FAILURE_H
 

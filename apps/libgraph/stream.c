@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Reading edges in their order; see stream.h. Called by pagerank.c and components.c.
+ * Reading edges in their order; see stream.h. Called by cursor.c.
  *
  * On `local` a read is a copy, complete when it was asked for. So there is one piece then, which stays in the core's cache,
  * and what it has got is used from there. The region is not attached for that, although it could be: memory that is
@@ -8,23 +8,25 @@
  */
 #include "stream.h"
 
-#include "tools/copy/failure.h"
-
 #define PIECE_BYTES ((uint64_t)128 << 10)
 
-int stream_open(struct stream *stream, struct afar_session *session, struct io *io,
-		const struct graph *graph, enum graph_list list)
+int stream_open(struct stream *stream, struct afar_graph *graph, enum graph_list list)
 {
-	int ret;
-
-	*stream = (struct stream){.graph = graph, .io = io, .list = list};
+	*stream = (struct stream){.graph = graph, .list = list};
 	stream->piece = PIECE_BYTES / 4 / graph_words(&graph->header, list);
-	ret = afar_buffer_alloc(session, STREAM_PIECES * PIECE_BYTES, &stream->buffer);
-	return ret ? app_fail_last(ret, "memory for edges") : 0;
+	return graph_alloc(graph, STREAM_PIECES * PIECE_BYTES, &stream->buffer);
+}
+
+/* Gives up what is in flight: it goes into memory that is used again, or freed. */
+static void give_up(struct stream *stream)
+{
+	if (stream->nr_begun != stream->nr_ended)
+		io_drain(&stream->graph->io);
 }
 
 void stream_close(struct stream *stream)
 {
+	give_up(stream);
 	if (stream->buffer)
 		afar_buffer_unregister(stream->buffer);
 	stream->buffer = NULL;
@@ -45,7 +47,7 @@ static int ask(struct stream *stream)
 		nr = stream->piece;
 	stream->edges[number] = nr;
 	stream->at += nr;
-	return io_read(stream->io, &stream->requests[number], &stream->graph->place.end,
+	return io_read(&stream->graph->io, &stream->requests[number], &stream->graph->place.end,
 		       graph_edge_at(stream->graph, stream->list, at), stream->buffer,
 		       piece_data(stream, number), 4 * nr * words);
 }
@@ -59,7 +61,7 @@ static int ask_ahead(struct stream *stream)
 	       stream->nr_begun - stream->nr_ended < STREAM_PIECES) {
 		ret = ask(stream);
 		if (!ret)
-			ret = io_look(stream->io);
+			ret = io_look(&stream->graph->io);
 		if (!ret && !stream->requests[(stream->nr_begun - 1) % STREAM_PIECES].is_busy)
 			break;
 	}
@@ -68,6 +70,7 @@ static int ask_ahead(struct stream *stream)
 
 void stream_begin(struct stream *stream, uint64_t first, uint64_t nr)
 {
+	give_up(stream);
 	stream->at = first;
 	stream->end = first + nr;
 	stream->nr_begun = stream->nr_ended = 0;
@@ -87,7 +90,7 @@ int stream_next(struct stream *stream, const uint32_t **words, uint64_t *nr)
 	if (ret || stream->nr_begun == stream->nr_ended)
 		return ret;
 	number = stream->nr_ended++ % STREAM_PIECES;
-	ret = io_wait(stream->io, &stream->requests[number]);
+	ret = io_wait(&stream->graph->io, &stream->requests[number]);
 	*words = (const uint32_t *)(const void *)piece_data(stream, number);
 	*nr = stream->edges[number];
 	return ret;
