@@ -154,6 +154,7 @@ extern const struct bench_suite bench_suite_local;
 extern const struct bench_suite bench_suite_parallel;
 extern const struct bench_suite bench_suite_peers;
 extern const struct bench_suite bench_suite_preload;
+extern const struct bench_suite bench_suite_python;
 extern const struct bench_suite bench_suite_queue;
 extern const struct bench_suite bench_suite_region;
 extern const struct bench_suite bench_suite_registration;

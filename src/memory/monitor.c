@@ -115,6 +115,12 @@ void monitor_unwatch(struct monitor *monitor, struct range range)
 	ioctl(monitor->fd, UFFDIO_UNREGISTER, &ask);
 }
 
+void monitor_unwatch_all(struct monitor *monitor, const struct ranges *ranges)
+{
+	for (size_t i = 0; i < ranges->nr; i++)
+		monitor_unwatch(monitor, ranges->at[i]);
+}
+
 bool monitor_watch(struct monitor *monitor, struct range range)
 {
 	/* Minor faults are for what is shared, or mapped of something shared, and for that alone. */
@@ -201,8 +207,13 @@ static int start_thread(struct monitor *monitor)
 
 static void free_monitor(struct monitor *monitor)
 {
+	const struct range page = {(uintptr_t)monitor->page, (uintptr_t)monitor->page + PAGE};
+
+	/* Before the page goes, because nobody would take that change. A forked child may keep the descriptor open. */
+	if (monitor->fd >= 0 && monitor->page != MAP_FAILED)
+		monitor_unwatch(monitor, page);
 	if (monitor->fd >= 0)
-		close(monitor->fd); /* before the page: nobody is to hear of that */
+		close(monitor->fd);
 	if (monitor->page != MAP_FAILED)
 		munmap(monitor->page, PAGE);
 	if (monitor->stop_fd >= 0)
@@ -234,7 +245,7 @@ int monitor_open(const struct monitor_options *options, struct monitor **out)
 	return 0;
 }
 
-/* Closing the descriptor lets those go on who wait for a change to be taken. */
+/* Closing the descriptor lets those go on who wait for a change to be taken, unless a forked child has it. */
 void monitor_close(struct monitor *monitor)
 {
 	const uint64_t one = 1;

@@ -41,12 +41,14 @@ struct monitor_options {
 /* Starts the monitor's thread. Errors, with a sentence: -ENOMEM, -EMFILE; -EOPNOTSUPP: there is no
  * userfaultfd, or none that this process may use. */
 int monitor_open(const struct monitor_options *options, struct monitor **out);
+/* Unwatch all ranges before: if a forked child has the descriptor, the kernel waits forever for somebody to take their changes. */
 void monitor_close(struct monitor *monitor);
 
 /* Watches whole pages. Hold the lock. False: the range cannot be watched. A range that is watched
  * may be watched again. */
 bool monitor_watch(struct monitor *monitor, struct range range);
 void monitor_unwatch(struct monitor *monitor, struct range range);
+void monitor_unwatch_all(struct monitor *monitor, const struct ranges *ranges);
 /* True if all pages of the range that are there are private and anonymous. */
 bool monitor_is_private(struct monitor *monitor, struct range range);
 

@@ -691,5 +691,9 @@ void registration_cache_close(struct registration_cache *cache)
 	pthread_cond_signal(&cache->condemned_some);
 	pthread_mutex_unlock(&cache->lock);
 	pthread_join(cache->thread, NULL);
+	pthread_mutex_lock(&cache->lock);
+	monitor_unwatch_all(cache->monitor, &cache->lingering);
+	monitor_unwatch_all(cache->monitor, &cache->unwatchable);
+	pthread_mutex_unlock(&cache->lock);
 	free_cache(cache);
 }

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: BSD-3-Clause
+from typing import Any
+
+from . import FileSystem
+from ._afar import _Path
+
+def memory_of(tensor: Any) -> Any: ...
+def save(value: Any, fs: FileSystem, path: _Path) -> None: ...
+def load(fs: FileSystem, path: _Path) -> Any: ...
