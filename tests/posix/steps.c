@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What all steps of scripts use, and the steps of who makes the calls. See posix.h and steps.h. */
+/* Words and results of steps, and the steps that say who makes the calls. See posix.h and steps.h. */
 #include <errno.h>
 #include <grp.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the steps of scripts share: what their words mean, and how results are noted. */
+/* The steps of scripts share this: the meaning of their words, and how results are noted. */
 #ifndef POSIX_STEPS_H
 #define POSIX_STEPS_H
 
