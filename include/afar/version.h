@@ -28,6 +28,7 @@ extern "C" {
 #define AFAR_HAVE_CACHE	  1 /* afar/cache.h */
 #define AFAR_HAVE_COW	  1 /* afar/cow.h */
 #define AFAR_HAVE_FILE	  1 /* afar/file.h */
+#define AFAR_HAVE_GRAPH	  1 /* afar/graph.h */
 #define AFAR_HAVE_VOLUME  1 /* afar/volume.h */
 
 /* The release of the library that the program runs with, as AFAR_VERSION_NUMBER() has it. Does not block. */
