@@ -216,7 +216,7 @@ static void print_components(FILE *out, const uint32_t *components, uint64_t nr)
 
 static void print_hops(FILE *out, const struct graph_hop *hops, uint64_t nr)
 {
-	for (uint64_t i = 0; i < nr && !ferror(out); i++)
+	for (uint64_t i = 0; hops && i < nr && !ferror(out); i++)
 		fprintf(out, "%" PRIu32 " %" PRIu64 "\n", hops[i].vertex, hops[i].distance);
 }
 
@@ -345,31 +345,32 @@ static int complain(struct workers *workers, int error)
 }
 
 /* Works as worker 0, beside those that it has started. */
-static int lead(struct cli *cli, const struct request *request, struct graph_options *options)
+static int lead(struct cli *cli, const struct request *request, const struct graph_options *asked)
 {
+	struct graph_options options = *asked;
 	struct workers workers = {0};
 	struct graph_work work;
 	uint64_t started_ns = clock_ns();
 	int ret, status;
 
-	options->job.is_ended = is_over;
-	options->job.context = &workers;
-	if (graph_prepare(cli->session, options, &work))
+	options.job.is_ended = is_over;
+	options.job.context = &workers;
+	if (graph_prepare(cli->session, &options, &work))
 		return fail();
 	if (request->path)
 		say_needs(&work);
-	status = request->job.worker ? 0 : start_others(cli, request, options, &workers);
+	status = request->job.worker ? 0 : start_others(cli, request, &options, &workers);
 	ret = status ? status : graph_work(&work);
 	started_ns = clock_ns() - started_ns;
 	if (ret && !status)
 		status = complain(&workers, ret);
 	/* Nobody runs on who could keep memory from being given back: one that stands still would. */
 	if (!ret)
-		workers_wait(&workers, (int)options->job.patience_ms);
+		workers_wait(&workers, (int)options.job.patience_ms);
 	workers_stop(&workers);
 	if (!status && request->computing->has_to && !work.computation.hops)
-		status = cli_fail("%s: no way leads from %" PRIu32 " to %" PRIu32, options->graph,
-				  options->from, options->to);
+		status = cli_fail("%s: no way leads from %" PRIu32 " to %" PRIu32, options.graph,
+				  options.from, options.to);
 	if (!status)
 		status = write_results(request->path, &work);
 	if (!status && request->path)

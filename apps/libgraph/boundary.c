@@ -13,11 +13,6 @@ int graph_return(int ret)
 	return ret < 0 ? afar_fail(ret, app_failure()) : ret;
 }
 
-int graph_check_handle(const void *handle, const char *call)
-{
-	return handle ? 0 : app_fail(-EINVAL, "%s: a handle is null", call);
-}
-
 /* Reads the size that a struct begins with. */
 static size_t size_of(const void *given)
 {
@@ -57,7 +52,7 @@ int graph_give(void *given, const void *known, size_t known_bytes, size_t oldest
 {
 	const size_t size = given ? size_of(given) : 0;
 
-	if (size < oldest || size % sizeof(size_t))
+	if (!given || size < oldest || size % sizeof(size_t))
 		return fail_size(name, size);
 	memset(given, 0, size);
 	memcpy(given, known, size < known_bytes ? size : known_bytes);

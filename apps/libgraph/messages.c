@@ -40,14 +40,15 @@ void messages_free(struct messages *messages)
 static bool put(const struct messages *messages, struct message_set *set, uint32_t vertex,
 		const void *message)
 {
-	char *item = messages_at(messages, set, vertex);
+	const uint64_t bit = UINT64_C(1) << vertex % 64;
+	char *item = &set->items[(uint64_t)messages->bytes * vertex];
 
-	if (item) {
+	if (set->bits[vertex / 64] & bit) {
 		messages->combine(item, message);
 		return false;
 	}
-	set->bits[vertex / 64] |= UINT64_C(1) << vertex % 64;
-	memcpy(set->items + (uint64_t)messages->bytes * vertex, message, messages->bytes);
+	set->bits[vertex / 64] |= bit;
+	memcpy(item, message, messages->bytes);
 	return true;
 }
 

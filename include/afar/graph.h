@@ -172,7 +172,7 @@ struct afar_graph_program {
 		       void *value);
 	/* Makes one message of two that are for one vertex, in any order. Cannot be NULL if there are messages. */
 	void (*combine)(void *message, const void *other);
-	/* At worker 0, after the last step: takes another worker's results, of `nr` vertices from `first` on. NULL: each worker's
+	/* At worker 0, which alone fails with it, after the last step: takes another worker's results, of `nr` vertices from `first` on. NULL: each worker's
 	 * results are those of its own vertices. */
 	int (*merge)(void *context, uint64_t first, uint64_t nr, const void *results);
 	void *context;
@@ -202,7 +202,7 @@ struct afar_graph_job_stat {
 /*
  * Opens the caller's part in a job. Worker 0 makes the regions of the job, and reserves what their namespaces lack. The
  * others wait for it, up to patience_ms; they may come before it. The graph stays the caller's and cannot be closed
- * before. The strings and the program are copied, but what they point to is not. `options` may be NULL: one worker. Blocks.
+ * before. The options and the program are copied with their strings and parameters; the contexts stay the caller's. `options` may be NULL: one worker. Blocks.
  * Errors: -EINVAL (options, or a program, that cannot be), -EEXIST (a job of this name), -ETIMEDOUT (worker 0 has not
  * come), -ENOSPC, -EACCES.
  */
@@ -218,7 +218,7 @@ int afar_graph_job_stat(const struct afar_graph_job *job, struct afar_graph_job_
  */
 int afar_graph_job_run(struct afar_graph_job *job);
 /* The values of all vertices, and the results: result_bytes for each, as one array. NULL before the job runs, and if there are
- * none. They are the job's. In a step, `work` and `compute` write results of any vertex. */
+ * none. They are the job's. `work` and `compute` write the results: of the caller's vertices, or with `merge` of any. */
 const void *afar_graph_job_values(const struct afar_graph_job *job);
 void *afar_graph_job_results(const struct afar_graph_job *job);
 /* Ends the caller's part and frees its memory. Worker 0 gives back what was reserved, and waits some seconds for that. So it is

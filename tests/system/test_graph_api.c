@@ -13,9 +13,10 @@
 #include "apps/graph/layout.h"
 #include "lib/api/api.h"
 
-#define NR	   1000U /* vertices; vertex i has edges to i + 1 and 7 i + 3 */
-#define NR_EDGES   (2 * NR)
-#define NR_WORKERS 3U
+#define NR	    1000U /* vertices; vertex i has edges to i + 1 and 7 i + 3 */
+#define NR_EDGES    (2 * NR)
+#define NR_WORKERS  3U
+#define PATIENCE_MS 120000U /* where all get a core too seldom */
 
 static struct afar_namespace *ns;
 
@@ -291,7 +292,8 @@ static struct party *party_of(const struct afar_graph_program *program, uint32_t
 {
 	static struct party party;
 
-	party = (struct party){.graph = "g:graph", .nr_workers = nr_workers};
+	party = (struct party){
+		.graph = "g:graph", .nr_workers = nr_workers, .patience_ms = PATIENCE_MS};
 	for (uint32_t i = 0; i < NR_WORKERS; i++)
 		party.programs[i] = *program;
 	return &party;
