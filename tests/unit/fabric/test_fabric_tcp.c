@@ -154,9 +154,9 @@ static void refuses_headers_that_are_none(void **state)
 	}
 	for (uint32_t type = TCP_READ; type <= TCP_CHECKED_REPLY; type++) {
 		frame = frame_of(type, key, 0, 0);
-		frame.reserved = htole32(1);
+		frame.word = htole32(1);
 		expect_refusal(client, &frame);
-		frame.reserved = UINT32_MAX;
+		frame.word = UINT32_MAX;
 		expect_refusal(client, &frame);
 	}
 	fabric_endpoint_close(client_connect(client));
@@ -309,13 +309,13 @@ static void expect_disbelief_in_failures(struct client *client)
 	static const uint32_t codes[] = {0, 4096, 10000, 14096, 1U << 31, UINT32_MAX};
 	struct tcp_frame frame = frame_of(TCP_FAILED, 0, 0, 64);
 
-	frame.reserved = htole32(EIO);
+	frame.word = htole32(EIO);
 	expect_disbelief(client, false, &frame);
 	frame.length = htole64(63);
 	expect_disbelief(client, true, &frame);
 	frame.length = htole64(64);
 	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
-		frame.reserved = htole32(codes[i]);
+		frame.word = htole32(codes[i]);
 		expect_disbelief(client, true, &frame);
 	}
 }

@@ -368,8 +368,8 @@ static int read_checked(struct cached_bed *bed, uint64_t at, uint64_t length)
 	struct fabric_event event;
 
 	memset(bed->bytes, 0x77, length);
-	assert_int_equal(fabric_read_checked(bed->client.endpoint, &piece, 1,
-					     cached_remote(bed, at), bed->key.on[0].key, 1),
+	assert_int_equal(fabric_paged_transfer(bed->client.endpoint, FABRIC_PAGED_CHECKED, &piece,
+					       1, cached_remote(bed, at), bed->key.on[0].key, 1),
 			 0);
 	while (data_client_step(&bed->client, &completion, &event) != 1)
 		;
@@ -442,9 +442,11 @@ static void writer_begin(struct cached_bed *bed, struct cached_reader *writer, u
 	memcpy(writer->bytes, bed->image + at, PART);
 	writer->memory = data_client_lend(&writer->client, writer->bytes, FTL_BLOCK);
 	in.descriptor = out.descriptor = writer->memory.descriptor;
-	assert_int_equal((is_durable ? fabric_write_durable : fabric_write)(
-				 writer->client.endpoint, &in, 1, cached_remote(bed, at), key, 1),
-			 0);
+	assert_int_equal(
+		fabric_paged_transfer(writer->client.endpoint,
+				      FABRIC_PAGED_WRITE | (is_durable ? FABRIC_PAGED_DURABLE : 0),
+				      &in, 1, cached_remote(bed, at), key, 1),
+		0);
 	assert_int_equal(
 		fabric_read(writer->client.endpoint, &out, 1, cached_remote(bed, 2 * AT), key, 2),
 		0);
