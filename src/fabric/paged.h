@@ -37,7 +37,7 @@ struct fabric_reference {
 };
 
 /*
- * Of a transfer to paged memory:
+ * A transfer to paged memory may have:
  *
  * DURABLE: a write that completes once its bytes survive the loss of power.
  * CHECKED: it begins with a block of CHECKSUM_BLOCK bytes, and has sums.

@@ -108,17 +108,25 @@ static uint64_t gather(const struct path *path, const struct operation *operatio
 	return length;
 }
 
-/* Returns FABRIC_PAGED_… of a transfer; 0: there are none, and it may be one to memory. The bytes of a checked one are of
- * whole blocks, as check_op() has seen to, and so is each step of it. */
-static inline unsigned paged_flags(const struct operation *operation)
+/* Returns FABRIC_PAGED_… of a transfer; 0: there are none, and it may be one to memory. A server
+ * that does not know a hint would end the connection. The bytes of a checked one are of whole blocks, as check_op() has seen to, and so is each step of it. */
+static inline unsigned paged_flags(const struct operation *operation, const struct peer *peer)
 {
-	unsigned flags = 0;
+	unsigned flags = 0, hints = 0;
 
+	if (__builtin_expect((operation->flags & ~(AFAR_OP_AFTER | AFAR_OP_DRIVEN)) == 0, 1))
+		return 0;
 	if (operation->flags & AFAR_OP_DURABLE)
 		flags |= FABRIC_PAGED_DURABLE;
 	if (operation->flags & AFAR_OP_CHECKED)
 		flags |= FABRIC_PAGED_CHECKED;
-	return flags;
+	if (operation->flags & AFAR_OP_ONCE)
+		hints |= FABRIC_PAGED_ONCE;
+	if (operation->flags & AFAR_OP_BRIEF)
+		hints |= FABRIC_PAGED_BRIEF;
+	if (operation->flags & AFAR_OP_COLD)
+		hints |= FABRIC_PAGED_COLD;
+	return flags | (hints & atomic_load_explicit(&peer->hints, memory_order_relaxed));
 }
 
 static inline int post(struct afar_queue *queue, struct operation *operation,
@@ -129,7 +137,7 @@ static inline int post(struct afar_queue *queue, struct operation *operation,
 		cds_list_first_entry(&queue->free_transfers, struct transfer, node);
 	const uint64_t context = transfer_context(queue, transfer);
 	const bool is_write = operation->opcode == AFAR_OP_WRITE;
-	const unsigned flags = paged_flags(operation);
+	const unsigned flags = paged_flags(operation, step->peer);
 	int ret;
 
 	if (__builtin_expect(flags != 0, 0))

@@ -128,6 +128,18 @@ static void refuses_headers_that_are_none(void **state)
 					 TCP_PUT,    TCP_DROPPED,	TCP_UNDECIDED,
 					 0x01000000, INT32_MAX,		UINT32_MAX};
 	static const uint64_t keys[] = {0, 1, INT64_MAX, UINT64_MAX};
+	static const struct {
+		uint32_t type, word;
+	} hints[] = {
+		{TCP_READ, FABRIC_PAGED_BRIEF},
+		{TCP_READ, FABRIC_PAGED_ONCE | FABRIC_PAGED_COLD},
+		{TCP_READ, FABRIC_PAGED_ONCE | FABRIC_PAGED_COLD << 1},
+		{TCP_WRITE, FABRIC_PAGED_ONCE},
+		{TCP_WRITE, FABRIC_PAGED_BRIEF | FABRIC_PAGED_COLD},
+		{TCP_WRITE_CHECKED, FABRIC_PAGED_ONCE},
+		{TCP_READ_REPLY, FABRIC_PAGED_ONCE},
+		{TCP_MESSAGE, FABRIC_PAGED_ONCE},
+	};
 	struct client *client = *state;
 	const uint64_t key = client->target.all.key;
 	struct tcp_frame frame;
@@ -157,6 +169,11 @@ static void refuses_headers_that_are_none(void **state)
 		frame.word = htole32(1);
 		expect_refusal(client, &frame);
 		frame.word = UINT32_MAX;
+		expect_refusal(client, &frame);
+	}
+	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
+		frame = frame_of(hints[i].type, key, 0, 64);
+		frame.word = htole32(hints[i].word);
 		expect_refusal(client, &frame);
 	}
 	fabric_endpoint_close(client_connect(client));
