@@ -82,6 +82,23 @@ enum afar_opcode {
  */
 #define AFAR_OP_CHECKED 0x8U
 
+/*
+ * Hints: what a program knows about the bytes on flash. They change what is kept and where it is written, and thus how
+ * fast it is, but no byte and no error. Servers that do not know a hint, and memory, take no notice.
+ *
+ * AFAR_OP_ONCE is of a read: the program will not read these bytes again soon. A server that keeps pages
+ * (`afard --cache`) then keeps none for it. A page that it has already is the first to go, unless others use it. So a scan
+ * does not drive out what others read again and again.
+ */
+#define AFAR_OP_ONCE 0x10U
+
+/*
+ * Hints of a write, not both: the bytes will soon be written again, or trimmed; or not for long. A store writes bytes of about the same
+ * life together, so that it has to move fewer of them when it makes room. Without a hint it estimates their life.
+ */
+#define AFAR_OP_BRIEF 0x20U
+#define AFAR_OP_COLD  0x40U
+
 struct afar_iov {
 	struct afar_buffer
 		*buffer; /* that contains `addr`; NULL: unregistered memory, not on verbs */
@@ -94,7 +111,7 @@ struct afar_iov {
 struct afar_op {
 	uint16_t opcode; /* enum afar_opcode */
 	uint16_t reserved16;
-	uint32_t flags; /* AFAR_OP_AFTER, AFAR_OP_DRIVEN, AFAR_OP_DURABLE, AFAR_OP_CHECKED, or 0 */
+	uint32_t flags; /* AFAR_OP_AFTER and the others above, or 0 */
 	uint32_t nr_iov;
 	uint32_t reserved32;
 	struct afar_target *target; /* afar_region_target(), afar_file_target() */

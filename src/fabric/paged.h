@@ -36,6 +36,36 @@ struct fabric_reference {
 	uint64_t generation; /* 0: there is no reference */
 };
 
+/*
+ * A transfer to paged memory may have:
+ *
+ * DURABLE: a write that completes once its bytes survive the loss of power.
+ * CHECKED: it begins with a block of CHECKSUM_BLOCK bytes, and has sums.
+ *
+ * The others are hints. They change no byte and no promise: a transport may leave them away, and a pager
+ * need not heed them. A peer may be sent those alone that it is known to know.
+ *
+ * ONCE:    of a read. Its peer will not ask for the bytes again, so they need not be kept in memory.
+ * BRIEF:   of a write. The bytes will soon be written again, or trimmed …
+ * COLD:    … or not for long. Not both.
+ */
+enum fabric_paged_flags {
+	FABRIC_PAGED_WRITE = 0x1,
+	FABRIC_PAGED_DURABLE = 0x2,
+	FABRIC_PAGED_CHECKED = 0x4,
+	FABRIC_PAGED_ONCE = 0x8,
+	FABRIC_PAGED_BRIEF = 0x10,
+	FABRIC_PAGED_COLD = 0x20,
+};
+#define FABRIC_PAGED_HINTS ((unsigned)FABRIC_PAGED_ONCE | FABRIC_PAGED_BRIEF | FABRIC_PAGED_COLD)
+
+/* Returns whether a transfer may have these hints together. */
+static inline bool fabric_paged_hints_fit(unsigned hints, bool is_write)
+{
+	return hints == 0 || (is_write ? hints == FABRIC_PAGED_BRIEF || hints == FABRIC_PAGED_COLD
+				       : hints == FABRIC_PAGED_ONCE);
+}
+
 /* One transfer of a peer to paged memory. It belongs to the transport. */
 struct fabric_paged {
 	struct fabric_pager *pager;
@@ -45,6 +75,7 @@ struct fabric_paged {
 	bool is_write;
 	bool is_durable; /* a write: it ends once it survives the loss of power */
 	bool is_checked; /* it begins with a block of CHECKSUM_BLOCK bytes, and has sums */
+	unsigned hints;	 /* FABRIC_PAGED_ONCE, …; those that fit it */
 	/* A device moves the bytes at `addr` themselves: memory that was lent (fabric_paged_lend())
 	 * is best. */
 	bool is_moved_in_place;
@@ -95,24 +126,21 @@ struct fabric_paged_ops {
 	/* Says which memory pagers will take for transfers. It stays until the fabric is closed. NULL: it
 	 * does not matter. */
 	int (*lend)(struct fabric *fabric, void *addr, size_t length);
-	/* A write that completes when its bytes survive the loss of power. For paged memory alone;
-	 * to other memory it ends the connection. */
-	int (*write_durable)(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-			     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
 	/*
-	 * Transfers that are checked from our memory to what is behind the pager, and back. Sums of
-	 * all blocks go with the bytes. Those of a write are made here, before the call returns, so
-	 * its memory must be there. Those of a read are compared when its bytes are in our memory.
-	 * A transfer is of FABRIC_PAGED_MAX bytes at most, and begins with a block. It ends inside
-	 * of one only if there are zeros behind, and a write makes them zeros. -EBADMSG alone: some
-	 * block is other than it was sent. For paged memory alone; to other memory it ends the
-	 * connection. -ENOMEM: the transfer was not started, and the endpoint stays.
+	 * Starts a transfer, as fabric_read() and fabric_write() do, for paged memory alone. One that is
+	 * durable or checked ends the connection if it is to other memory. -ENOMEM: a checked one was
+	 * not started, and the endpoint stays.
+	 *
+	 * A checked one is from our memory to what is behind the pager, or back. Sums of all blocks go
+	 * with the bytes. Those of a write are made here, before the call returns, so its memory must
+	 * be there. Those of a read are compared when its bytes are in our memory. It is of
+	 * FABRIC_PAGED_MAX bytes at most, and begins with a block. It ends inside of one only if there
+	 * are zeros behind, and a write makes them zeros. -EBADMSG alone: some block is other than it
+	 * was sent.
 	 */
-	int (*read_checked)(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-			    unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
-	int (*write_checked)(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-			     unsigned nr_pieces, uint64_t remote, uint64_t key, bool is_durable,
-			     uint64_t context);
+	int (*transfer)(struct fabric_endpoint *endpoint, unsigned flags,
+			const struct fabric_piece *pieces, unsigned nr_pieces, uint64_t remote,
+			uint64_t key, uint64_t context);
 };
 
 /* -EOPNOTSUPP: the transport cannot. */
@@ -132,38 +160,14 @@ static inline int fabric_paged_lend(struct fabric *fabric, void *addr, size_t le
 	return fabric->paged && fabric->paged->lend ? fabric->paged->lend(fabric, addr, length) : 0;
 }
 
-/* -EOPNOTSUPP: the transport cannot. */
-static inline int fabric_write_durable(struct fabric_endpoint *endpoint,
-				       const struct fabric_piece *pieces, unsigned nr_pieces,
-				       uint64_t remote, uint64_t key, uint64_t context)
+/* `flags`: FABRIC_PAGED_…. -EOPNOTSUPP: the transport cannot. */
+static inline int fabric_paged_transfer(struct fabric_endpoint *endpoint, unsigned flags,
+					const struct fabric_piece *pieces, unsigned nr_pieces,
+					uint64_t remote, uint64_t key, uint64_t context)
 {
 	const struct fabric_paged_ops *paged = endpoint->queue->fabric->paged;
 
-	return paged ? paged->write_durable(endpoint, pieces, nr_pieces, remote, key, context)
-		     : -EOPNOTSUPP;
-}
-
-/* -EOPNOTSUPP: the transport cannot. */
-static inline int fabric_read_checked(struct fabric_endpoint *endpoint,
-				      const struct fabric_piece *pieces, unsigned nr_pieces,
-				      uint64_t remote, uint64_t key, uint64_t context)
-{
-	const struct fabric_paged_ops *paged = endpoint->queue->fabric->paged;
-
-	return paged ? paged->read_checked(endpoint, pieces, nr_pieces, remote, key, context)
-		     : -EOPNOTSUPP;
-}
-
-/* -EOPNOTSUPP: the transport cannot. */
-static inline int fabric_write_checked(struct fabric_endpoint *endpoint,
-				       const struct fabric_piece *pieces, unsigned nr_pieces,
-				       uint64_t remote, uint64_t key, bool is_durable,
-				       uint64_t context)
-{
-	const struct fabric_paged_ops *paged = endpoint->queue->fabric->paged;
-
-	return paged ? paged->write_checked(endpoint, pieces, nr_pieces, remote, key, is_durable,
-					    context)
+	return paged ? paged->transfer(endpoint, flags, pieces, nr_pieces, remote, key, context)
 		     : -EOPNOTSUPP;
 }
 

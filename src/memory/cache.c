@@ -189,12 +189,15 @@ static void enqueue(struct cache_share *share, struct cache_frame *frame, unsign
 	cds_list_add_tail(&frame->node, &share->queues[queue]);
 }
 
-/* Puts it behind the others of as many uses. */
+/* Puts it behind the others of as many uses, or before all. */
 static void enqueue_used(struct cache_share *share, struct cache_frame *frame)
 {
 	unsigned queue = 31 - (unsigned)__builtin_clz(frame->nr_uses);
 
-	enqueue(share, frame, queue < CACHE_QUEUES ? queue : CACHE_QUEUES - 1);
+	if (frame->is_handed_over)
+		cds_list_add(&frame->node, &share->queues[0]);
+	else
+		enqueue(share, frame, queue < CACHE_QUEUES ? queue : CACHE_QUEUES - 1);
 }
 
 /* Has the first of each queue sink, if its time has come. */
@@ -220,11 +223,22 @@ static void use(const struct cache *cache, struct cache_frame *frame)
 
 	share->nr_uses++;
 	frame->nr_uses += frame->nr_uses < UINT32_MAX;
+	frame->is_handed_over = false;
 	if (frame->nr_pins == 0) {
 		cds_list_del(&frame->node);
 		enqueue_used(share, frame);
 	}
 	sink(share);
+}
+
+void cache_hand_over(struct cache *cache, struct cache_frame *frame)
+{
+	assert(frame->state == CACHE_VALID);
+	frame->is_handed_over = true;
+	if (frame->nr_pins > 0)
+		return;
+	cds_list_del(&frame->node);
+	enqueue_used(share_of(cache, frame), frame);
 }
 
 /* A VALID frame goes: at once, or when its last pin does. */
@@ -295,6 +309,7 @@ static enum cache_answer begin_filling(struct cache *cache, struct cache_share *
 	frame->range = range;
 	frame->block = block;
 	frame->is_doomed = false;
+	frame->is_handed_over = false;
 	frame->nr_uses = cache_history_take(cache->history, range, block);
 	frame->nr_uses += frame->nr_uses < UINT32_MAX;
 	share->nr_uses++;

@@ -15,6 +15,8 @@
  * answers those who had asked before, and is not kept. While it stands, the block is read past the
  * table. Frames are never ahead of the layer.
  *
+ * A frame whose reader keeps nothing goes before all others, unless somebody uses it first.
+ *
  * Which frame goes is told by Multi-Queue (Zhou, Philbin, Li: USENIX 2001). A frame is in the queue
  * of the logarithm of its uses, and sinks when it was not used for long. The uses of blocks that
  * went are remembered for a while (cache_history.h).
@@ -54,6 +56,7 @@ struct cache_frame {
 	uint32_t nr_pins;
 	enum cache_state state;
 	bool is_doomed;
+	bool is_handed_over; /* it goes first */
 };
 
 /* Somebody who waits for a frame that is FILLING. */
@@ -65,7 +68,8 @@ struct cache_stat {
 	uint64_t nr_hits;
 	uint64_t nr_misses; /* became a read of the layer that fills a frame */
 	uint64_t nr_shared; /* waited for such a read of another's */
-	uint64_t nr_past; /* were read past the table: a change stood, or no frame was to be had */
+	/* Were read past the table: a change stood, no frame was to be had, or the reader keeps nothing. */
+	uint64_t nr_past;
 	uint32_t nr_frames; /* of slabs that are lent */
 	uint32_t nr_used;   /* frames that hold a block, or will */
 };
@@ -127,11 +131,13 @@ enum cache_answer {
 	CACHE_MISS, /* fill the frame, and call cache_filled(): it is FILLING now */
 	CACHE_PAST, /* there is no frame: read the layer, and keep nothing */
 };
-/* For a share, or for the only one. NULL: the block is not kept. */
+/* For a share, or for the only one. NULL: a block that is not there is not kept. */
 enum cache_answer cache_ask_for(struct cache *cache, struct cache_share *share, uint64_t range,
 				uint32_t block, struct cache_frame **out);
 enum cache_answer cache_ask(struct cache *cache, uint64_t range, uint32_t block,
 			    struct cache_frame **out);
+/* A reader has been given the block of a VALID frame, and will not ask for it again. */
+void cache_hand_over(struct cache *cache, struct cache_frame *frame);
 /* Adds a waiter to a frame that is FILLING. The one that fills it may wait, too. */
 void cache_await(struct cache_frame *frame, struct cache_wait *wait);
 /* Takes a waiter away; NULL: there is none left. */

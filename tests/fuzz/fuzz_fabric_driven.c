@@ -415,13 +415,15 @@ static void ask(unsigned n)
 		fabric_write(endpoint, pieces, 2, 0, 1, 100 + n);
 		break;
 	case 2:
-		fabric_write_durable(endpoint, pieces, 1, n, 1, 100 + n);
+		fabric_paged_transfer(endpoint, FABRIC_PAGED_WRITE | FABRIC_PAGED_DURABLE, pieces,
+				      1, n, 1, 100 + n);
 		break;
 	case 3:
-		fabric_read_checked(endpoint, pieces, 2, 0, 1, 100 + n);
+		fabric_paged_transfer(endpoint, FABRIC_PAGED_CHECKED, pieces, 2, 0, 1, 100 + n);
 		break;
 	default:
-		fabric_write_checked(endpoint, pieces, 2, 0, 1, false, 100 + n);
+		fabric_paged_transfer(endpoint, FABRIC_PAGED_WRITE | FABRIC_PAGED_CHECKED, pieces,
+				      2, 0, 1, 100 + n);
 	}
 }
 

@@ -218,8 +218,8 @@ static struct fabric_endpoint *accept_peer(void)
 	}
 	fabric_read(endpoint, &(struct fabric_piece){world.wanted.lent, 64, NULL}, 1, 0, 7, 2);
 	fabric_write(endpoint, &(struct fabric_piece){world.wanted.lent, 8, NULL}, 1, 0, 7, 3);
-	fabric_read_checked(endpoint, &(struct fabric_piece){world.wanted.lent, 64, NULL}, 1, 0, 7,
-			    4);
+	fabric_paged_transfer(endpoint, FABRIC_PAGED_CHECKED,
+			      &(struct fabric_piece){world.wanted.lent, 64, NULL}, 1, 0, 7, 4);
 	return endpoint;
 }
 

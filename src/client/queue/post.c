@@ -108,17 +108,25 @@ static uint64_t gather(const struct path *path, const struct operation *operatio
 	return length;
 }
 
-/* Its bytes are of whole blocks, as check_op() has seen to, and so is each step of it. */
-static __attribute__((noinline)) int post_checked(const struct operation *operation,
-						  const struct step *step,
-						  const struct fabric_piece *pieces,
-						  unsigned nr_pieces, uint64_t context)
+/* Returns FABRIC_PAGED_… of a transfer; 0: there are none, and it may be one to memory. A server
+ * that does not know a hint would end the connection. The bytes of a checked one are of whole blocks, as check_op() has seen to, and so is each step of it. */
+static inline unsigned paged_flags(const struct operation *operation, const struct peer *peer)
 {
-	if (operation->opcode == AFAR_OP_READ)
-		return fabric_read_checked(step->lane->endpoint, pieces, nr_pieces, step->remote,
-					   step->key, context);
-	return fabric_write_checked(step->lane->endpoint, pieces, nr_pieces, step->remote,
-				    step->key, operation->flags & AFAR_OP_DURABLE, context);
+	unsigned flags = 0, hints = 0;
+
+	if (__builtin_expect((operation->flags & ~(AFAR_OP_AFTER | AFAR_OP_DRIVEN)) == 0, 1))
+		return 0;
+	if (operation->flags & AFAR_OP_DURABLE)
+		flags |= FABRIC_PAGED_DURABLE;
+	if (operation->flags & AFAR_OP_CHECKED)
+		flags |= FABRIC_PAGED_CHECKED;
+	if (operation->flags & AFAR_OP_ONCE)
+		hints |= FABRIC_PAGED_ONCE;
+	if (operation->flags & AFAR_OP_BRIEF)
+		hints |= FABRIC_PAGED_BRIEF;
+	if (operation->flags & AFAR_OP_COLD)
+		hints |= FABRIC_PAGED_COLD;
+	return flags | (hints & atomic_load_explicit(&peer->hints, memory_order_relaxed));
 }
 
 static inline int post(struct afar_queue *queue, struct operation *operation,
@@ -127,15 +135,16 @@ static inline int post(struct afar_queue *queue, struct operation *operation,
 {
 	struct transfer *transfer =
 		cds_list_first_entry(&queue->free_transfers, struct transfer, node);
-	uint64_t context = transfer_context(queue, transfer);
+	const uint64_t context = transfer_context(queue, transfer);
+	const bool is_write = operation->opcode == AFAR_OP_WRITE;
+	const unsigned flags = paged_flags(operation, step->peer);
 	int ret;
 
-	if (operation->flags & AFAR_OP_CHECKED)
-		ret = post_checked(operation, step, pieces, nr_pieces, context);
-	else if (operation->flags & AFAR_OP_DURABLE)
-		ret = fabric_write_durable(step->lane->endpoint, pieces, nr_pieces, step->remote,
-					   step->key, context);
-	else if (operation->opcode == AFAR_OP_WRITE)
+	if (__builtin_expect(flags != 0, 0))
+		ret = fabric_paged_transfer(step->lane->endpoint,
+					    flags | (is_write ? FABRIC_PAGED_WRITE : 0), pieces,
+					    nr_pieces, step->remote, step->key, context);
+	else if (is_write)
 		ret = fabric_write(step->lane->endpoint, pieces, nr_pieces, step->remote, step->key,
 				   context);
 	else

@@ -273,7 +273,22 @@ static int check_blocks(const struct afar_op *op, uint64_t length)
 				     CHECKSUM_BLOCK);
 }
 
-#define OP_FLAGS (AFAR_OP_AFTER | AFAR_OP_DRIVEN | AFAR_OP_DURABLE | AFAR_OP_CHECKED)
+#define OP_HINTS (AFAR_OP_ONCE | AFAR_OP_BRIEF | AFAR_OP_COLD)
+#define OP_FLAGS (AFAR_OP_AFTER | AFAR_OP_DRIVEN | AFAR_OP_DURABLE | AFAR_OP_CHECKED | OP_HINTS)
+
+static int check_hints(const struct afar_op *op)
+{
+	const uint32_t hints = op->flags & OP_HINTS;
+
+	if (hints & AFAR_OP_ONCE && op->opcode != AFAR_OP_READ)
+		return error_fail(-EINVAL,
+				  "submit an operation: only a read can have AFAR_OP_ONCE");
+	if (hints & (AFAR_OP_BRIEF | AFAR_OP_COLD) &&
+	    (op->opcode != AFAR_OP_WRITE || hints == (AFAR_OP_BRIEF | AFAR_OP_COLD)))
+		return error_fail(-EINVAL, "submit an operation: only a write can have "
+					   "AFAR_OP_BRIEF or AFAR_OP_COLD, and not both");
+	return 0;
+}
 
 static int check_op(const struct afar_queue *queue, const struct afar_op *op, uint64_t *length)
 {
@@ -286,9 +301,9 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 				  op->opcode);
 	if (op->flags & ~OP_FLAGS)
 		return error_fail(-EINVAL,
-				  "submit an operation: flags are 0x%x, but only AFAR_OP_AFTER, "
-				  "AFAR_OP_DRIVEN, AFAR_OP_DURABLE and AFAR_OP_CHECKED are known",
-				  op->flags);
+				  "submit an operation: flags are 0x%x, but only those of 0x%x are "
+				  "known (afar/queue.h)",
+				  op->flags, OP_FLAGS);
 	if (op->reserved16 || op->reserved32 || op->reserved[0] || op->reserved[1])
 		return error_fail(-EINVAL, "submit an operation: what is reserved must be 0");
 	if (op->flags & AFAR_OP_DRIVEN && op->opcode != AFAR_OP_READ && op->opcode != AFAR_OP_WRITE)
@@ -303,6 +318,9 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 	     op->flags & AFAR_OP_DRIVEN))
 		return error_fail(-EINVAL, "submit an operation: only a read or a write can have "
 					   "AFAR_OP_CHECKED, and not with AFAR_OP_DRIVEN");
+	ret = check_hints(op);
+	if (ret)
+		return ret;
 	if (!is_atomic && ((op->operand && !is_zero) || op->compare))
 		return error_fail(-EINVAL, "submit an operation: operand and compare must be 0");
 	if (is_zero && op->nr_iov)

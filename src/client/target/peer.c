@@ -10,6 +10,7 @@
 
 #include "base/backoff.h"
 #include "base/error.h"
+#include "fabric/paged.h"
 
 /* Pauses between attempts at a busy server. */
 #define PAUSE_MIN_MS 20
@@ -531,6 +532,7 @@ static int take_keys(struct peer *peer, struct peer_reach *reach, const Afar__Fr
 				  peer->name);
 	if (keys->incarnation != peer->incarnation)
 		return peer_fail_lost(peer);
+	atomic_store_explicit(&peer->hints, keys->hints & FABRIC_PAGED_HINTS, memory_order_relaxed);
 	pthread_mutex_lock(&peer->lock);
 	for (size_t i = 0; i < keys->n_keys && !ret; i++)
 		ret = add_key(reach, keys->keys[i]);

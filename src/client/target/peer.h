@@ -68,6 +68,9 @@ struct peer {
 	unsigned nr_lanes;
 	atomic_uint last_lane; /* over which a connection was begun last; for people */
 
+	_Atomic uint32_t
+		hints; /* that transfers may have: FABRIC_PAGED_ONCE, …; known with the first keys */
+
 	/* Its server has another incarnation: all memory of this one is lost, or the store is with
 	 * another one. */
 	atomic_bool is_lost;

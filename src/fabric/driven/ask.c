@@ -147,31 +147,17 @@ int driven_write(struct fabric_endpoint *endpoint, const struct fabric_piece *pi
 	return transfer(endpoint, pieces, nr_pieces, &ask, context);
 }
 
-int driven_write_durable(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-			 unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
+_Static_assert((unsigned)DRIVEN_WRITE == FABRIC_PAGED_WRITE &&
+		       (unsigned)DRIVEN_DURABLE == FABRIC_PAGED_DURABLE &&
+		       (unsigned)DRIVEN_CHECKED == FABRIC_PAGED_CHECKED,
+	       "flags go as they are");
+
+/* Hints do not go along. */
+int driven_paged_transfer(struct fabric_endpoint *endpoint, unsigned flags,
+			  const struct fabric_piece *pieces, unsigned nr_pieces, uint64_t remote,
+			  uint64_t key, uint64_t context)
 {
-	const struct driven_ask ask = {
-		.flags = DRIVEN_WRITE | DRIVEN_DURABLE, .key = key, .offset = remote};
-
-	return transfer(endpoint, pieces, nr_pieces, &ask, context);
-}
-
-int driven_read_checked(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-			unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
-{
-	const struct driven_ask ask = {.flags = DRIVEN_CHECKED, .key = key, .offset = remote};
-
-	return transfer(endpoint, pieces, nr_pieces, &ask, context);
-}
-
-int driven_write_checked(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-			 unsigned nr_pieces, uint64_t remote, uint64_t key, bool is_durable,
-			 uint64_t context)
-{
-	const struct driven_ask ask = {.flags = DRIVEN_WRITE | DRIVEN_CHECKED |
-						(is_durable ? DRIVEN_DURABLE : 0),
-				       .key = key,
-				       .offset = remote};
+	const struct driven_ask ask = {.flags = flags & DRIVEN_FLAGS, .key = key, .offset = remote};
 
 	return transfer(endpoint, pieces, nr_pieces, &ask, context);
 }

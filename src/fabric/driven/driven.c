@@ -88,9 +88,7 @@ static const struct fabric_listening_ops driven_listening_ops = {
 static const struct fabric_paged_ops driven_paged_ops = {
 	.memory_register = driven_paged_register,
 	.lend = driven_lend,
-	.write_durable = driven_write_durable,
-	.read_checked = driven_read_checked,
-	.write_checked = driven_write_checked,
+	.transfer = driven_paged_transfer,
 };
 
 /* ---- The fabric */

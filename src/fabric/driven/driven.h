@@ -259,13 +259,9 @@ int driven_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pie
 		unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
 int driven_write(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 		 unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
-int driven_write_durable(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-			 unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
-int driven_read_checked(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-			unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
-int driven_write_checked(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-			 unsigned nr_pieces, uint64_t remote, uint64_t key, bool is_durable,
-			 uint64_t context);
+int driven_paged_transfer(struct fabric_endpoint *endpoint, unsigned flags,
+			  const struct fabric_piece *pieces, unsigned nr_pieces, uint64_t remote,
+			  uint64_t key, uint64_t context);
 /* The message of an ask is sent. */
 void driven_ask_sent(struct driven_endpoint *endpoint, uint32_t number);
 /* Takes an answer. NULL, and `*out` is filled in; otherwise what is wrong with it. */

@@ -129,9 +129,7 @@ static uint64_t length_of(const struct local_transfer *transfer)
 
 static uint32_t flags_of(const struct local_transfer *transfer)
 {
-	return (transfer->opcode == LOCAL_WRITE ? LOCAL_ASK_WRITE : 0) |
-	       (transfer->is_durable ? LOCAL_ASK_DURABLE : 0) |
-	       (transfer->is_checked ? LOCAL_ASK_CHECKED : 0);
+	return (transfer->opcode == LOCAL_WRITE ? FABRIC_PAGED_WRITE : 0) | transfer->paged;
 }
 
 static uint32_t pages_of(const struct local_transfer *transfer)
@@ -176,7 +174,7 @@ static void put_bytes(const struct local_asked *asked, uint8_t *to)
 			copy_memory(at, asked->pieces[i].addr, asked->pieces[i].length);
 		at += asked->pieces[i].length;
 	}
-	if ((asked->flags & LOCAL_ASK_CHECKED) == 0)
+	if ((asked->flags & FABRIC_PAGED_CHECKED) == 0)
 		return;
 	make_sums(asked->pieces, asked->nr_pieces, asked->length, sums);
 	memcpy(to + local_ask_sums_at(asked->length), sums, local_ask_sums_bytes(asked->length));
@@ -233,7 +231,7 @@ bool local_ask_begin(struct local_endpoint *endpoint, const struct local_transfe
 	};
 	memcpy(asked->pieces, transfer->pieces, sizeof(asked->pieces));
 	mark_pages(asking, asked->place, asked->nr_pages);
-	if ((asked->flags & LOCAL_ASK_WRITE) != 0)
+	if ((asked->flags & FABRIC_PAGED_WRITE) != 0)
 		put_bytes(asked, bytes_of(asking, asked));
 	push(endpoint, transfer, number);
 	return true;
@@ -243,7 +241,7 @@ bool local_ask_find(struct local_endpoint *endpoint, const struct local_transfer
 {
 	uint64_t at = transfer->remote;
 
-	if (!endpoint->references || transfer->opcode != LOCAL_READ || transfer->is_checked)
+	if (!endpoint->references || transfer->opcode != LOCAL_READ || transfer->paged != 0)
 		return false;
 	for (unsigned i = 0; i < transfer->nr_pieces; i++) {
 		const struct fabric_piece *piece = &transfer->pieces[i];
@@ -256,40 +254,16 @@ bool local_ask_find(struct local_endpoint *endpoint, const struct local_transfer
 	return true;
 }
 
-int local_write_durable(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-			unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
+int local_paged_transfer(struct fabric_endpoint *endpoint, unsigned flags,
+			 const struct fabric_piece *pieces, unsigned nr_pieces, uint64_t remote,
+			 uint64_t key, uint64_t context)
 {
-	struct local_transfer new = {.opcode = LOCAL_WRITE,
+	struct local_transfer new = {.opcode =
+					     flags & FABRIC_PAGED_WRITE ? LOCAL_WRITE : LOCAL_READ,
 				     .remote = remote,
 				     .key = key,
 				     .context = context,
-				     .is_durable = true};
-
-	return local_transfer_post(endpoint, &new, pieces, nr_pieces);
-}
-
-int local_read_checked(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-		       unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
-{
-	struct local_transfer new = {.opcode = LOCAL_READ,
-				     .remote = remote,
-				     .key = key,
-				     .context = context,
-				     .is_checked = true};
-
-	return local_transfer_post(endpoint, &new, pieces, nr_pieces);
-}
-
-int local_write_checked(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-			unsigned nr_pieces, uint64_t remote, uint64_t key, bool is_durable,
-			uint64_t context)
-{
-	struct local_transfer new = {.opcode = LOCAL_WRITE,
-				     .remote = remote,
-				     .key = key,
-				     .context = context,
-				     .is_durable = is_durable,
-				     .is_checked = true};
+				     .paged = flags & ~(unsigned)FABRIC_PAGED_WRITE};
 
 	return local_transfer_post(endpoint, &new, pieces, nr_pieces);
 }
@@ -307,7 +281,7 @@ static bool take_bytes(const struct local_asked *asked, const uint8_t *from)
 			copy_memory(asked->pieces[i].addr, at, asked->pieces[i].length);
 		at += asked->pieces[i].length;
 	}
-	if ((asked->flags & LOCAL_ASK_CHECKED) == 0)
+	if ((asked->flags & FABRIC_PAGED_CHECKED) == 0)
 		return true;
 	memcpy(theirs, from + local_ask_sums_at(asked->length),
 	       local_ask_sums_bytes(asked->length));
@@ -321,7 +295,7 @@ static void finish(struct local_endpoint *endpoint, uint32_t number, int status)
 	struct local_asked *asked = &asking->asked[number];
 	struct fabric_completion completion = {.context = asked->context, .status = status};
 
-	if (status == 0 && (asked->flags & LOCAL_ASK_WRITE) == 0 &&
+	if (status == 0 && (asked->flags & FABRIC_PAGED_WRITE) == 0 &&
 	    !take_bytes(asked, bytes_of(asking, asked))) {
 		completion.status = -EBADMSG;
 		completion.is_altered = true;
@@ -339,7 +313,7 @@ static bool take_reference(const struct local_endpoint *endpoint, const struct l
 	const struct local_asking *asking = endpoint->asking;
 	struct local_page_reference reference;
 
-	if (!endpoint->references || (asked->flags & LOCAL_ASK_WRITE) != 0)
+	if (!endpoint->references || (asked->flags & FABRIC_PAGED_WRITE) != 0)
 		return true;
 	local_exchange_copy(&reference,
 			    &asking->exchange->references[asking->nr_answered % LOCAL_DEPTH_MAX],

@@ -369,7 +369,7 @@ static bool run_lent(struct local_endpoint *endpoint, const struct local_transfe
 	if (!local_endpoint_catch_up(endpoint))
 		return false;
 	mapping = local_mapping_find(endpoint, transfer->key);
-	return mapping && !transfer->is_durable && !transfer->is_checked &&
+	return mapping && (transfer->paged & ~FABRIC_PAGED_HINTS) == 0 &&
 	       local_mapping_do(mapping, transfer);
 }
 

@@ -31,15 +31,12 @@
 #define LOCAL_EXCHANGE_PAGES 1024U
 #define LOCAL_EXCHANGE_BYTES (LOCAL_EXCHANGE_PAGES * LOCAL_PAGE)
 
-enum local_ask_flags { LOCAL_ASK_WRITE = 0x1, LOCAL_ASK_DURABLE = 0x2, LOCAL_ASK_CHECKED = 0x4 };
-#define LOCAL_ASK_FLAGS 0x7U
-
 struct local_page_ask {
 	uint64_t key, offset;
 	uint32_t length;
 	uint32_t page;	 /* of the bounce space, the first of as many as local_ask_bytes() need */
 	uint32_t number; /* comes back with the answer */
-	uint32_t flags;	 /* LOCAL_ASK_* */
+	uint32_t flags;	 /* FABRIC_PAGED_… */
 };
 
 struct local_page_answer {
@@ -89,7 +86,7 @@ static inline uint64_t local_ask_sums_bytes(uint64_t length)
 /* Returns what a transfer takes of the bounce space. */
 static inline uint64_t local_ask_bytes(uint64_t length, uint32_t flags)
 {
-	return (flags & LOCAL_ASK_CHECKED) == 0
+	return (flags & FABRIC_PAGED_CHECKED) == 0
 		       ? length
 		       : local_ask_sums_at(length) + local_ask_sums_bytes(length);
 }
@@ -143,13 +140,9 @@ bool local_ask_has_news(const struct local_endpoint *endpoint);
 /* All that was asked ends with -ECONNRESET. */
 void local_ask_close(struct local_endpoint *endpoint);
 
-int local_write_durable(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-			unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
-int local_read_checked(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-		       unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
-int local_write_checked(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-			unsigned nr_pieces, uint64_t remote, uint64_t key, bool is_durable,
-			uint64_t context);
+int local_paged_transfer(struct fabric_endpoint *endpoint, unsigned flags,
+			 const struct fabric_piece *pieces, unsigned nr_pieces, uint64_t remote,
+			 uint64_t key, uint64_t context);
 
 /* ---- serve.c */
 

@@ -30,9 +30,7 @@ static const struct fabric_mapped_ops local_mapped_ops = {
 
 static const struct fabric_paged_ops local_paged_ops = {
 	.memory_register = local_memory_register_paged,
-	.write_durable = local_write_durable,
-	.read_checked = local_read_checked,
-	.write_checked = local_write_checked,
+	.transfer = local_paged_transfer,
 };
 
 static const struct fabric_atomics_ops local_atomics_ops = {

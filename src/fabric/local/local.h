@@ -91,7 +91,8 @@ struct local_transfer {
 	uint64_t operand, compare;
 	uint32_t nr_pieces;
 	enum local_opcode opcode;
-	bool is_durable, is_checked; /* of paged memory alone */
+	uint32_t
+		paged; /* FABRIC_PAGED_DURABLE, …: all but the direction; not 0 for paged memory alone */
 };
 
 /* A message that is not, or not all, in the ring yet. */

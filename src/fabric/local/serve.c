@@ -242,8 +242,12 @@ static bool fits(const struct local_page_ask *ask)
 
 static bool are_flags_good(uint32_t flags)
 {
-	return (flags & ~LOCAL_ASK_FLAGS) == 0 &&
-	       ((flags & LOCAL_ASK_DURABLE) == 0 || (flags & LOCAL_ASK_WRITE) != 0);
+	const bool is_write = flags & FABRIC_PAGED_WRITE;
+	const uint32_t others = flags & ~(uint32_t)(FABRIC_PAGED_WRITE | FABRIC_PAGED_DURABLE |
+						    FABRIC_PAGED_CHECKED);
+
+	return fabric_paged_hints_fit(others, is_write) &&
+	       ((flags & FABRIC_PAGED_DURABLE) == 0 || is_write);
 }
 
 /* Returns what is wrong with a request; NULL: nothing. */
@@ -258,12 +262,12 @@ static const char *check(struct local_endpoint *endpoint, struct asked *asked)
 		return "bytes outside of the shared memory";
 	if (!local_memory_find_paged(endpoint->domain, ask->key, &memory))
 		return "a key that it does not have, or that has ended";
-	if ((memory.access &
-	     ((ask->flags & LOCAL_ASK_WRITE) != 0 ? FABRIC_REMOTE_WRITE : FABRIC_REMOTE_READ)) == 0)
+	if ((memory.access & ((ask->flags & FABRIC_PAGED_WRITE) != 0 ? FABRIC_REMOTE_WRITE
+								     : FABRIC_REMOTE_READ)) == 0)
 		return "an access that it does not have";
 	if (ask->offset > memory.length || ask->length > memory.length - ask->offset)
 		return "bytes outside of what the key is for";
-	if ((ask->flags & LOCAL_ASK_CHECKED) != 0 && ask->offset % CHECKSUM_BLOCK != 0)
+	if ((ask->flags & FABRIC_PAGED_CHECKED) != 0 && ask->offset % CHECKSUM_BLOCK != 0)
 		return "a checked transfer that begins inside of a block";
 	asked->pager = memory.pager;
 	return NULL;
@@ -303,9 +307,10 @@ static int take(struct local_endpoint *endpoint, const struct asked *asked)
 		.owner = endpoint->base.owner,
 		.offset = ask->offset,
 		.length = ask->length,
-		.is_write = (ask->flags & LOCAL_ASK_WRITE) != 0,
-		.is_durable = (ask->flags & LOCAL_ASK_DURABLE) != 0,
-		.is_checked = (ask->flags & LOCAL_ASK_CHECKED) != 0,
+		.is_write = (ask->flags & FABRIC_PAGED_WRITE) != 0,
+		.is_durable = (ask->flags & FABRIC_PAGED_DURABLE) != 0,
+		.is_checked = (ask->flags & FABRIC_PAGED_CHECKED) != 0,
+		.hints = ask->flags & FABRIC_PAGED_HINTS,
 		.takes_reference = endpoint->takes_references,
 		.ended = note_ended,
 	};

@@ -370,7 +370,7 @@ static int why_not(const struct tcp_endpoint *endpoint)
 	return endpoint->state == TCP_IS_CLOSED && endpoint->is_silent ? -ETIMEDOUT : -ENOTCONN;
 }
 
-static inline int transfer(struct fabric_endpoint *base, uint32_t type,
+static inline int transfer(struct fabric_endpoint *base, uint32_t type, uint32_t hints,
 			   const struct fabric_piece *pieces, unsigned nr_pieces, uint64_t remote,
 			   uint64_t key, uint64_t context)
 {
@@ -393,6 +393,7 @@ static inline int transfer(struct fabric_endpoint *base, uint32_t type,
 	out = tcp_stream_place(endpoint, type, length);
 	if (!out)
 		return -EAGAIN;
+	out->frame.word = htole32(hints);
 	out->frame.key = htole64(key);
 	out->frame.offset = htole64(remote);
 	expected = &endpoint->expected[endpoint->expected_end++ & endpoint->expected_mask];
@@ -414,19 +415,13 @@ static inline int transfer(struct fabric_endpoint *base, uint32_t type,
 int tcp_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 	     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
 {
-	return transfer(endpoint, TCP_READ, pieces, nr_pieces, remote, key, context);
+	return transfer(endpoint, TCP_READ, 0, pieces, nr_pieces, remote, key, context);
 }
 
 int tcp_write(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 	      unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
 {
-	return transfer(endpoint, TCP_WRITE, pieces, nr_pieces, remote, key, context);
-}
-
-int tcp_write_durable(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-		      unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
-{
-	return transfer(endpoint, TCP_WRITE_DURABLE, pieces, nr_pieces, remote, key, context);
+	return transfer(endpoint, TCP_WRITE, 0, pieces, nr_pieces, remote, key, context);
 }
 
 /* Checks what only a checked transfer must heed, and makes room for its sums. */
@@ -445,26 +440,16 @@ static int check_blocks(struct fabric_endpoint *base, const struct fabric_piece 
 	return tcp_sums_open(tcp_container(base, struct tcp_endpoint));
 }
 
-int tcp_read_checked(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-		     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context)
+int tcp_paged_transfer(struct fabric_endpoint *endpoint, unsigned flags,
+		       const struct fabric_piece *pieces, unsigned nr_pieces, uint64_t remote,
+		       uint64_t key, uint64_t context)
 {
-	int ret = check_blocks(endpoint, pieces, nr_pieces, remote);
+	int ret = flags & FABRIC_PAGED_CHECKED ? check_blocks(endpoint, pieces, nr_pieces, remote)
+					       : 0;
 
 	return ret != 0 ? ret
-			: transfer(endpoint, TCP_READ_CHECKED, pieces, nr_pieces, remote, key,
-				   context);
-}
-
-int tcp_write_checked(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-		      unsigned nr_pieces, uint64_t remote, uint64_t key, bool is_durable,
-		      uint64_t context)
-{
-	int ret = check_blocks(endpoint, pieces, nr_pieces, remote);
-
-	return ret != 0 ? ret
-			: transfer(endpoint,
-				   is_durable ? TCP_WRITE_CHECKED_DURABLE : TCP_WRITE_CHECKED,
-				   pieces, nr_pieces, remote, key, context);
+			: transfer(endpoint, tcp_type_of(flags), flags & FABRIC_PAGED_HINTS, pieces,
+				   nr_pieces, remote, key, context);
 }
 
 int tcp_receive(struct fabric_endpoint *base, const struct fabric_piece *piece, uint64_t context)

@@ -55,7 +55,7 @@ static void decide_failed(struct tcp_outgoing *reply, int status)
 {
 	uint32_t code = 0U - (uint32_t)status;
 
-	reply->frame.reserved = htole32(tcp_is_code(code) ? code : EIO);
+	reply->frame.word = htole32(tcp_is_code(code) ? code : EIO);
 	decide(reply, TCP_FAILED);
 }
 
@@ -114,6 +114,7 @@ int tcp_paged_take(struct tcp_endpoint *endpoint, struct fabric_pager *pager,
 		.is_write = !tcp_is_read(frame->type),
 		.is_durable = tcp_is_durable(frame->type),
 		.is_checked = tcp_is_checked(frame->type),
+		.hints = frame->word,
 		.ended = note_ended,
 	};
 	ret = pager->take(pager, &paged->base);

@@ -317,7 +317,7 @@ static enum step take_failure(struct tcp_endpoint *endpoint, const struct tcp_fr
 {
 	const struct tcp_expected *expected =
 		&endpoint->expected[endpoint->expected_first & endpoint->expected_mask];
-	const uint32_t code = le32toh(frame->reserved);
+	const uint32_t code = frame->word;
 
 	if (endpoint->expected_first == endpoint->expected_sent ||
 	    frame->length != expected->length || !tcp_is_code(code))
@@ -358,7 +358,8 @@ static enum step take_header(struct tcp_endpoint *endpoint)
 		return STEP_STARVED;
 	memcpy(&frame, endpoint->stage + endpoint->stage_begin, header);
 	frame.type = le32toh(frame.type);
-	if (frame.reserved != 0 && frame.type != TCP_FAILED)
+	frame.word = le32toh(frame.word);
+	if (!tcp_is_word_good(frame.type, frame.word))
 		return STEP_BROKEN;
 	frame.length = le64toh(frame.length);
 	frame.key = le64toh(frame.key);

@@ -20,9 +20,7 @@ static const struct fabric_listening_ops tcp_listening_ops = {
 
 static const struct fabric_paged_ops tcp_paged_ops = {
 	.memory_register = tcp_memory_register_paged,
-	.write_durable = tcp_write_durable,
-	.read_checked = tcp_read_checked,
-	.write_checked = tcp_write_checked,
+	.transfer = tcp_paged_transfer,
 };
 
 static int tcp_open(const char *transport, const char *address, struct fabric **out)

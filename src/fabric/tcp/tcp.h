@@ -271,13 +271,9 @@ int tcp_read(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces
 	     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
 int tcp_write(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
 	      unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
-int tcp_write_durable(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-		      unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
-int tcp_read_checked(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-		     unsigned nr_pieces, uint64_t remote, uint64_t key, uint64_t context);
-int tcp_write_checked(struct fabric_endpoint *endpoint, const struct fabric_piece *pieces,
-		      unsigned nr_pieces, uint64_t remote, uint64_t key, bool is_durable,
-		      uint64_t context);
+int tcp_paged_transfer(struct fabric_endpoint *endpoint, unsigned flags,
+		       const struct fabric_piece *pieces, unsigned nr_pieces, uint64_t remote,
+		       uint64_t key, uint64_t context);
 int tcp_receive(struct fabric_endpoint *endpoint, const struct fabric_piece *piece,
 		uint64_t context);
 int tcp_send(struct fabric_endpoint *endpoint, const struct fabric_piece *piece, uint64_t context);

@@ -12,6 +12,7 @@
 
 #include "base/checksum.h"
 #include "fabric/fabric.h"
+#include "fabric/paged.h"
 
 #define TCP_CODES	 4095U	     /* this many codes of each kind */
 #define TCP_OWN_CODES	 10000U	     /* Afar's own are above this     */
@@ -53,8 +54,9 @@ enum tcp_frame_type {
 
 struct tcp_frame {
 	uint32_t type;
-	uint32_t reserved; /* TCP_FAILED: the code, without its sign; else 0 */
-	uint64_t length;   /* in a reply: as in its request */
+	/* Requests: hints, FABRIC_PAGED_…; TCP_FAILED: the code, without its sign; else 0. */
+	uint32_t word;
+	uint64_t length; /* in a reply: as in its request */
 	/* Frames that are no requests end here. */
 	uint64_t key;
 	uint64_t offset; /* into the registered memory */
@@ -82,6 +84,29 @@ static inline bool tcp_is_read(uint32_t type)
 static inline bool tcp_is_durable(uint32_t type)
 {
 	return type == TCP_WRITE_DURABLE || type == TCP_WRITE_CHECKED_DURABLE;
+}
+
+/* The type of a request of paged memory. */
+static inline uint32_t tcp_type_of(unsigned flags)
+{
+	static const uint8_t types[] = {
+		[0] = TCP_READ,
+		[FABRIC_PAGED_WRITE] = TCP_WRITE,
+		[FABRIC_PAGED_WRITE | FABRIC_PAGED_DURABLE] = TCP_WRITE_DURABLE,
+		[FABRIC_PAGED_CHECKED] = TCP_READ_CHECKED,
+		[FABRIC_PAGED_WRITE | FABRIC_PAGED_CHECKED] = TCP_WRITE_CHECKED,
+		[FABRIC_PAGED_WRITE | FABRIC_PAGED_DURABLE | FABRIC_PAGED_CHECKED] =
+			TCP_WRITE_CHECKED_DURABLE,
+	};
+
+	return types[flags & ~FABRIC_PAGED_HINTS];
+}
+
+/* Returns whether a frame of a type may have this word. A code is checked later. */
+static inline bool tcp_is_word_good(uint32_t type, uint32_t word)
+{
+	return word == 0 || type == TCP_FAILED ||
+	       (tcp_is_request(type) && fabric_paged_hints_fit(word, !tcp_is_read(type)));
 }
 
 /* The bytes of the sums of so many bytes, of which there are FABRIC_PAGED_MAX at most. */

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "fabric/paged.h"
 #include "rpc/capability.h"
 #include "rpc/pass.h"
 #include "server/control/control.h"
@@ -411,6 +412,7 @@ static int reply_store_keys(struct store_grant *grant)
 		result.n_keys = nr;
 		result.keys = pointers;
 		result.incarnation = incarnation;
+		result.hints = FABRIC_PAGED_HINTS;
 		reply.result_case = AFAR__REPLY__RESULT_KEYS;
 		reply.keys = &result;
 		rpc_reply(grant->call, incarnation, &reply);

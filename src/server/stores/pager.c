@@ -151,7 +151,7 @@ static uint64_t layer_bytes(const struct fabric_paged *paged)
 /* The reply goes out of the frame itself. */
 static int take_pinned(struct page_io *io, struct fabric_paged *paged)
 {
-	if (paged->takes_reference)
+	if (paged->takes_reference && (paged->hints & FABRIC_PAGED_ONCE) == 0)
 		pages_refer(&io->extent->store->pages, io->work, io->pinned, &paged->reference);
 	io->buffer = NULL;
 	io->own = NULL;
@@ -310,7 +310,7 @@ static void begin_write(struct page_io *io)
 		.iov = &io->iov,
 		.nr_iov = 1,
 		.sums = io->paged->is_checked ? io->sums : NULL,
-		.heat = FTL_HEAT_UNKNOWN,
+		.heat = page_heat(io->paged),
 		.done = on_put,
 	};
 	ftl_put(ftl, &io->put);

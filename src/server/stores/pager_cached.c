@@ -195,13 +195,29 @@ static struct page_fill *add_to_fill(struct page_fill *fill, struct store *store
 struct cache_frame *pages_pin(const struct store_extent *extent, const struct fabric_paged *paged)
 {
 	struct store *store = extent->store;
+	struct cache_frame *frame;
 
 	if (!store->pages.cache || store->is_gone ||
 	    paged->offset % FTL_BLOCK + paged->length > FTL_BLOCK)
 		return NULL;
 	store->is_count_due = true;
-	return cache_pin(store->pages.cache, store_extent_cached(extent),
-			 (uint32_t)(paged->offset / FTL_BLOCK));
+	frame = cache_pin(store->pages.cache, store_extent_cached(extent),
+			  (uint32_t)(paged->offset / FTL_BLOCK));
+	if (frame && paged->hints & FABRIC_PAGED_ONCE)
+		cache_hand_over(store->pages.cache, frame);
+	return frame;
+}
+
+static enum cache_answer ask_once(const struct store_extent *extent, uint32_t block,
+				  struct cache_frame **out)
+{
+	struct cache *cache = extent->store->pages.cache;
+	const enum cache_answer answer =
+		cache_ask_for(cache, NULL, store_extent_cached(extent), block, out);
+
+	if (answer == CACHE_HIT)
+		cache_hand_over(cache, *out);
+	return answer;
 }
 
 static enum cache_answer ask(const struct store_extent *extent, uint32_t block,
@@ -221,6 +237,7 @@ uint64_t pages_read_cached(struct page_io *io)
 	const struct store_extent *extent = io->extent;
 	struct store *store = extent->store;
 	const uint64_t first = io->paged->offset / FTL_BLOCK;
+	const bool is_once = io->paged->hints & FABRIC_PAGED_ONCE;
 	enum cache_answer answer = CACHE_HIT;
 	struct page_fill *fill = NULL;
 	struct cache_frame *frame;
@@ -232,7 +249,7 @@ uint64_t pages_read_cached(struct page_io *io)
 	store->is_count_due = true;
 	nr = (unsigned)((io->skip + io->iov.iov_len + FTL_BLOCK - 1) / FTL_BLOCK);
 	for (i = 0; i < nr; i++) {
-		answer = ask(extent, (uint32_t)(first + i), &frame);
+		answer = (is_once ? ask_once : ask)(extent, (uint32_t)(first + i), &frame);
 		if (fill && answer != CACHE_MISS) {
 			begin_fill(fill, extent);
 			fill = NULL;

@@ -143,7 +143,8 @@ static struct iovec find_run(struct page_batch *batch, const struct page_block *
 	return (struct iovec){batch->bytes + begin, end - begin};
 }
 
-/* Takes the writes of the run, in their order. Returns whether any shall be durable. */
+/* Takes the writes of the run, in their order. Returns whether any shall be durable. The put has their heat if
+ * all say the same. */
 static bool take_writes(struct page_batch *batch, struct page_block *block)
 {
 	struct page_io *io, *next;
@@ -159,6 +160,10 @@ static bool take_writes(struct page_batch *batch, struct page_block *block)
 		memcpy(at, io->iov.iov_base, io->iov.iov_len);
 		cds_list_move(&io->merged, batch->writes.prev);
 		is_durable |= io->is_durable;
+		if (is_first)
+			batch->put.heat = io->put.heat;
+		else if (batch->put.heat != io->put.heat)
+			batch->put.heat = FTL_HEAT_UNKNOWN;
 		batch->store->pages.nr_merged += !is_first;
 		is_first = false;
 	}
@@ -245,7 +250,7 @@ static void submit(struct page_batch *batch, const struct page_block *block, boo
 		.length = batch->iov.iov_len,
 		.iov = &batch->iov,
 		.nr_iov = 1,
-		.heat = FTL_HEAT_UNKNOWN,
+		.heat = batch->put.heat,
 		.done = on_put,
 	};
 	ftl_put(store->ftl, &batch->put);
@@ -282,6 +287,7 @@ bool pages_write_merged(struct page_io *io)
 
 	io->skip = io->paged->offset % FTL_BLOCK;
 	io->is_durable = io->paged->is_durable;
+	io->put.heat = page_heat(io->paged);
 	if (io->paged->is_checked || io->iov.iov_len == FTL_BLOCK ||
 	    io->skip + io->iov.iov_len > FTL_BLOCK)
 		return false;

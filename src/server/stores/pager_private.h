@@ -69,6 +69,14 @@ struct page_io {
 	};
 };
 
+/* Returns how often a write's blocks will change, as its peer says. */
+static inline uint8_t page_heat(const struct fabric_paged *paged)
+{
+	if (paged->hints & FABRIC_PAGED_BRIEF)
+		return FTL_HEAT_BRIEF;
+	return paged->hints & FABRIC_PAGED_COLD ? FTL_HEAT_COLD : FTL_HEAT_UNKNOWN;
+}
+
 /* A part of the transfer has ended. */
 static inline void page_part_ended(struct page_io *io, int result)
 {

@@ -345,7 +345,8 @@ struct put_options {
 	bool may_replace;
 	bool does_seal;
 	bool is_checked;
-	unsigned flags; /* AFAR_ALLOC_… */
+	unsigned flags;	   /* AFAR_ALLOC_… */
+	uint32_t op_flags; /* AFAR_OP_… */
 	uint64_t started_ns;
 };
 
@@ -389,8 +390,7 @@ static int put(struct cli *cli, const struct source *source, const struct region
 	ret = make_region(&room, target, source->length, options->may_replace, &region);
 	if (!ret) {
 		note_width(room.ns, target, region);
-		ret = copy(cli, source, target, region, options->is_checked ? AFAR_OP_CHECKED : 0,
-			   summary);
+		ret = copy(cli, source, target, region, options->op_flags, summary);
 		if (!ret)
 			ret = finish(target, region, options->does_seal);
 		if (ret)
@@ -412,7 +412,7 @@ int region_put(struct cli *cli, const struct cli_command *command, int argc, cha
 {
 	const char *arguments[CLI_ARGUMENTS_MAX];
 	const char *replace = NULL, *size = NULL, *nic_atomics = NULL, *sealed = NULL;
-	const char *checked = NULL, *cow = NULL;
+	const char *checked = NULL, *cow = NULL, *brief = NULL, *cold = NULL;
 	const struct cli_flag flags[] = {
 		{"replace", NULL, "free the region of that name first, if there is one", &replace},
 		{"size", "SIZE", "how long a stream is: it need not be kept aside first", &size},
@@ -421,6 +421,9 @@ int region_put(struct cli *cli, const struct cli_command *command, int argc, cha
 		{"seal", NULL, "make it immutable when it is there", &sealed},
 		{"checked", NULL, "sums go with its bytes, from here to the device, on flash",
 		 &checked},
+		{"brief", NULL, "its bytes will soon be written again, or freed; for flash",
+		 &brief},
+		{"cold", NULL, "its bytes will stay as they are for long; for flash", &cold},
 		{"cow", NULL,
 		 "as the next version of a copy-on-write region, made if there is none", &cow},
 		{0},
@@ -440,7 +443,9 @@ int region_put(struct cli *cli, const struct cli_command *command, int argc, cha
 	 * gone. */
 	if (!ret && nic_atomics && replace)
 		ret = cli_misuse(command, "--nic-atomics makes a new region: leave --replace out");
-	if (!ret && cow && (replace || size || nic_atomics || sealed || checked))
+	if (!ret && brief && cold)
+		ret = cli_misuse(command, "--brief and --cold exclude each other");
+	if (!ret && cow && (replace || size || nic_atomics || sealed || checked || brief || cold))
 		ret = cli_misuse(command, "--cow publishes a version: leave other flags out");
 	if (!ret && size)
 		ret = cli_size(command, "--size", size, &wanted);
@@ -450,6 +455,8 @@ int region_put(struct cli *cli, const struct cli_command *command, int argc, cha
 		.may_replace = replace,
 		.does_seal = sealed,
 		.is_checked = checked,
+		.op_flags = (checked ? AFAR_OP_CHECKED : 0) | (brief ? AFAR_OP_BRIEF : 0) |
+			    (cold ? AFAR_OP_COLD : 0),
 		.flags = AFAR_ALLOC_UNFINISHED | (nic_atomics ? AFAR_ALLOC_NIC_ATOMICS : 0),
 		.started_ns = clock_ns(),
 	};

@@ -84,8 +84,9 @@ static int begin(struct data_client *client, enum transfer_kind kind,
 		return fabric_read(client->endpoint, piece, 1, remote, key, client->context);
 	return kind == TRANSFER_WRITE
 		       ? fabric_write(client->endpoint, piece, 1, remote, key, client->context)
-		       : fabric_write_durable(client->endpoint, piece, 1, remote, key,
-					      client->context);
+		       : fabric_paged_transfer(client->endpoint,
+					       FABRIC_PAGED_WRITE | FABRIC_PAGED_DURABLE, piece, 1,
+					       remote, key, client->context);
 }
 
 static unsigned access_for(const struct fabric *fabric, enum transfer_kind kind)

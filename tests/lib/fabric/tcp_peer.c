@@ -120,7 +120,7 @@ void expect_reply(int fd, uint32_t type, uint64_t length)
 
 	assert_true(hear(fd, &reply, TCP_FRAME_SHORT));
 	assert_int_equal(le32toh(reply.type), type);
-	assert_int_equal(reply.reserved, 0);
+	assert_int_equal(reply.word, 0);
 	assert_int_equal(le64toh(reply.length), length);
 }
 

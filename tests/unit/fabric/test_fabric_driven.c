@@ -393,12 +393,17 @@ static int start(struct world *world, struct fabric_endpoint *endpoint, enum kin
 	case WRITE:
 		return fabric_write(endpoint, pieces, 2, offset, key, context);
 	case DURABLE:
-		return fabric_write_durable(endpoint, pieces, 2, offset, key, context);
+		return fabric_paged_transfer(endpoint, FABRIC_PAGED_WRITE | FABRIC_PAGED_DURABLE,
+					     pieces, 2, offset, key, context);
 	case CHECKED_READ:
-		return fabric_read_checked(endpoint, pieces, 2, offset, key, context);
+		return fabric_paged_transfer(endpoint, FABRIC_PAGED_CHECKED, pieces, 2, offset, key,
+					     context);
 	default:
-		return fabric_write_checked(endpoint, pieces, 2, offset, key,
-					    kind == CHECKED_DURABLE, context);
+		return fabric_paged_transfer(
+			endpoint,
+			FABRIC_PAGED_WRITE | FABRIC_PAGED_CHECKED |
+				(kind == CHECKED_DURABLE ? FABRIC_PAGED_DURABLE : 0),
+			pieces, 2, offset, key, context);
 	}
 }
 

@@ -280,12 +280,17 @@ static int start(struct fabric_endpoint *endpoint, enum kind kind, void *data, s
 	case WRITE:
 		return fabric_write(endpoint, pieces, 2, offset, key, context);
 	case DURABLE:
-		return fabric_write_durable(endpoint, pieces, 2, offset, key, context);
+		return fabric_paged_transfer(endpoint, FABRIC_PAGED_WRITE | FABRIC_PAGED_DURABLE,
+					     pieces, 2, offset, key, context);
 	case CHECKED_READ:
-		return fabric_read_checked(endpoint, pieces, 2, offset, key, context);
+		return fabric_paged_transfer(endpoint, FABRIC_PAGED_CHECKED, pieces, 2, offset, key,
+					     context);
 	default:
-		return fabric_write_checked(endpoint, pieces, 2, offset, key,
-					    kind == CHECKED_DURABLE, context);
+		return fabric_paged_transfer(
+			endpoint,
+			FABRIC_PAGED_WRITE | FABRIC_PAGED_CHECKED |
+				(kind == CHECKED_DURABLE ? FABRIC_PAGED_DURABLE : 0),
+			pieces, 2, offset, key, context);
 	}
 }
 
@@ -630,23 +635,27 @@ static void refuses_what_peers_may_not(void **state)
 	struct world *world = *state;
 	const uint64_t key = world->paged.key, outside = world->target->all.key;
 	const struct local_page_ask asks[] = {
-		{key, 0, WORD, 0, 0, LOCAL_ASK_FLAGS + 1},
-		{key, 0, WORD, 0, 0, LOCAL_ASK_DURABLE},
+		{key, 0, WORD, 0, 0, FABRIC_PAGED_COLD << 1},
+		{key, 0, WORD, 0, 0, FABRIC_PAGED_DURABLE},
 		{key, 0, WORD, 0, 0, UINT32_MAX},
+		{key, 0, WORD, 0, 0, FABRIC_PAGED_BRIEF},
+		{key, 0, WORD, 0, 0, FABRIC_PAGED_ONCE | FABRIC_PAGED_COLD},
+		{key, 0, WORD, 0, 0, FABRIC_PAGED_WRITE | FABRIC_PAGED_ONCE},
+		{key, 0, WORD, 0, 0, FABRIC_PAGED_WRITE | FABRIC_PAGED_BRIEF | FABRIC_PAGED_COLD},
 		{key, 0, FABRIC_PAGED_MAX + 1, 0, 0, 0},
-		{key, 0, UINT32_MAX, 0, 0, LOCAL_ASK_WRITE},
+		{key, 0, UINT32_MAX, 0, 0, FABRIC_PAGED_WRITE},
 		{key, PAGED_BYTES, 1, 0, 0, 0},
 		{key, PAGED_BYTES + 1, 0, 0, 0, 0},
-		{key, UINT64_MAX, 2, 0, 0, LOCAL_ASK_WRITE},
+		{key, UINT64_MAX, 2, 0, 0, FABRIC_PAGED_WRITE},
 		{key, 0, 1, LOCAL_EXCHANGE_PAGES, 0, 0},
-		{key, 0, 1, UINT32_MAX, 0, LOCAL_ASK_WRITE},
+		{key, 0, 1, UINT32_MAX, 0, FABRIC_PAGED_WRITE},
 		{key, 0, LOCAL_PAGE + 1, LOCAL_EXCHANGE_PAGES - 1, 0, 0},
-		{key, 0, LOCAL_PAGE, LOCAL_EXCHANGE_PAGES - 1, 0, LOCAL_ASK_CHECKED},
-		{key, 1, WORD, 0, 0, LOCAL_ASK_CHECKED},
+		{key, 0, LOCAL_PAGE, LOCAL_EXCHANGE_PAGES - 1, 0, FABRIC_PAGED_CHECKED},
+		{key, 1, WORD, 0, 0, FABRIC_PAGED_CHECKED},
 		{key ^ 1, 0, WORD, 0, 0, 0},
 		{outside, 0, WORD, 0, 0, 0},
-		{world->read_only.key, 0, WORD, 0, 0, LOCAL_ASK_WRITE},
-		{world->read_only.key, 0, 0, 0, 0, LOCAL_ASK_WRITE},
+		{world->read_only.key, 0, WORD, 0, 0, FABRIC_PAGED_WRITE},
+		{world->read_only.key, 0, 0, 0, 0, FABRIC_PAGED_WRITE},
 	};
 
 	for (unsigned i = 0; i < sizeof(asks) / sizeof(asks[0]); i++) {
@@ -693,7 +702,7 @@ static void keeps_what_it_has_copied(void **state)
 {
 	struct world *world = *state;
 	struct stranger stranger = meet(world);
-	const struct local_page_ask ask = {world->paged.key, 0, WORD, 5, 0, LOCAL_ASK_WRITE};
+	const struct local_page_ask ask = {world->paged.key, 0, WORD, 5, 0, FABRIC_PAGED_WRITE};
 	uint8_t word[WORD];
 
 	world->is_waiting = true;

@@ -270,7 +270,8 @@ static void asks_for_sums(void **state)
 
 	learn(world, 0);
 	before = world->nr_asked;
-	assert_int_equal(fabric_read_checked(world->connected, &piece, 1, 0, world->paged.key, 7),
+	assert_int_equal(fabric_paged_transfer(world->connected, FABRIC_PAGED_CHECKED, &piece, 1, 0,
+					       world->paged.key, 7),
 			 0);
 	while (fabric_queue_poll(world->client.queue, &completion, 1) == 0)
 		poll_target(world);

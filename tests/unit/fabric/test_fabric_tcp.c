@@ -128,6 +128,18 @@ static void refuses_headers_that_are_none(void **state)
 					 TCP_PUT,    TCP_DROPPED,	TCP_UNDECIDED,
 					 0x01000000, INT32_MAX,		UINT32_MAX};
 	static const uint64_t keys[] = {0, 1, INT64_MAX, UINT64_MAX};
+	static const struct {
+		uint32_t type, word;
+	} hints[] = {
+		{TCP_READ, FABRIC_PAGED_BRIEF},
+		{TCP_READ, FABRIC_PAGED_ONCE | FABRIC_PAGED_COLD},
+		{TCP_READ, FABRIC_PAGED_ONCE | FABRIC_PAGED_COLD << 1},
+		{TCP_WRITE, FABRIC_PAGED_ONCE},
+		{TCP_WRITE, FABRIC_PAGED_BRIEF | FABRIC_PAGED_COLD},
+		{TCP_WRITE_CHECKED, FABRIC_PAGED_ONCE},
+		{TCP_READ_REPLY, FABRIC_PAGED_ONCE},
+		{TCP_MESSAGE, FABRIC_PAGED_ONCE},
+	};
 	struct client *client = *state;
 	const uint64_t key = client->target.all.key;
 	struct tcp_frame frame;
@@ -154,9 +166,14 @@ static void refuses_headers_that_are_none(void **state)
 	}
 	for (uint32_t type = TCP_READ; type <= TCP_CHECKED_REPLY; type++) {
 		frame = frame_of(type, key, 0, 0);
-		frame.reserved = htole32(1);
+		frame.word = htole32(1);
 		expect_refusal(client, &frame);
-		frame.reserved = UINT32_MAX;
+		frame.word = UINT32_MAX;
+		expect_refusal(client, &frame);
+	}
+	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
+		frame = frame_of(hints[i].type, key, 0, 64);
+		frame.word = htole32(hints[i].word);
 		expect_refusal(client, &frame);
 	}
 	fabric_endpoint_close(client_connect(client));
@@ -309,13 +326,13 @@ static void expect_disbelief_in_failures(struct client *client)
 	static const uint32_t codes[] = {0, 4096, 10000, 14096, 1U << 31, UINT32_MAX};
 	struct tcp_frame frame = frame_of(TCP_FAILED, 0, 0, 64);
 
-	frame.reserved = htole32(EIO);
+	frame.word = htole32(EIO);
 	expect_disbelief(client, false, &frame);
 	frame.length = htole64(63);
 	expect_disbelief(client, true, &frame);
 	frame.length = htole64(64);
 	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
-		frame.reserved = htole32(codes[i]);
+		frame.word = htole32(codes[i]);
 		expect_disbelief(client, true, &frame);
 	}
 }

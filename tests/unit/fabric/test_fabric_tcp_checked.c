@@ -147,10 +147,11 @@ static int start(const struct world *world, struct fabric_endpoint *endpoint, en
 		{(uint8_t *)data + length / 3 + length / 5, length - length / 3 - length / 5, NULL},
 	};
 
-	return kind == KIND_READ
-		       ? fabric_read_checked(endpoint, pieces, 4, offset, world->paged.key, 7)
-		       : fabric_write_checked(endpoint, pieces, 4, offset, world->paged.key,
-					      kind == KIND_DURABLE, 7);
+	return fabric_paged_transfer(endpoint,
+				     FABRIC_PAGED_CHECKED |
+					     (kind == KIND_READ ? 0 : FABRIC_PAGED_WRITE) |
+					     (kind == KIND_DURABLE ? FABRIC_PAGED_DURABLE : 0),
+				     pieces, 4, offset, world->paged.key, 7);
 }
 
 static struct fabric_completion transfer(const struct world *world,
@@ -279,7 +280,7 @@ static void expect_failed(int fd, int status, uint64_t length)
 
 	assert_true(hear(fd, &reply, TCP_FRAME_SHORT));
 	assert_int_equal(le32toh(reply.type), TCP_FAILED);
-	assert_int_equal(le32toh(reply.reserved), -status);
+	assert_int_equal(le32toh(reply.word), -status);
 	assert_int_equal(le64toh(reply.length), length);
 }
 

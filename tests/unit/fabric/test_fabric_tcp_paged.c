@@ -314,7 +314,7 @@ static void expect_failed(struct world *world, int fd, int status, uint64_t leng
 	await_heard(world, fd);
 	assert_true(hear(fd, &reply, TCP_FRAME_SHORT));
 	assert_int_equal(le32toh(reply.type), TCP_FAILED);
-	assert_int_equal(le32toh(reply.reserved), -status);
+	assert_int_equal(le32toh(reply.word), -status);
 	assert_int_equal(le64toh(reply.length), length);
 }
 
@@ -360,11 +360,12 @@ static struct fabric_completion transfer(struct world *world, struct fabric_endp
 		{data, length / 3, NULL},
 		{(uint8_t *)data + length / 3, length - length / 3, NULL}};
 
-	assert_int_equal((kind == KIND_READ ? fabric_read
-			  : kind == KIND_DURABLE
-				  ? fabric_write_durable
-				  : fabric_write)(endpoint, pieces, 2, offset, memory->key, 7),
-			 0);
+	assert_int_equal(
+		fabric_paged_transfer(endpoint,
+				      (kind == KIND_READ ? 0 : FABRIC_PAGED_WRITE) |
+					      (kind == KIND_DURABLE ? FABRIC_PAGED_DURABLE : 0),
+				      pieces, 2, offset, memory->key, 7),
+		0);
 	return complete(world);
 }
 

@@ -211,6 +211,8 @@ static void step_ask(unsigned range, unsigned block)
 	case CACHE_HIT:
 		check(has(frame, content_of(range, block)), "a hit is not what the layer has");
 		see(frame, content_of(range, block));
+		if (dice(4) == 0)
+			cache_hand_over(walk.cache, frame);
 		break;
 	case CACHE_WAIT:
 		check(is_shared, "it waits for a read that nobody has begun, or that is doomed");
@@ -286,6 +288,8 @@ static void step_pin(struct pin *pin)
 	if (!pin->frame)
 		return;
 	pin->content = content_of(range, block);
+	if (dice(4) == 0)
+		cache_hand_over(walk.cache, pin->frame);
 	check(has(pin->frame, pin->content), "what is sent is not what the layer has");
 }
 
@@ -648,6 +652,49 @@ static void test_a_scan_leaves_what_is_used(void **state)
 	free(memory);
 }
 
+static bool is_hit_once(struct cache *cache, uint32_t block)
+{
+	struct cache_frame *frame;
+	const enum cache_answer answer = cache_ask_for(cache, NULL, 1, block, &frame);
+
+	assert_true(answer == CACHE_HIT || answer == CACHE_PAST);
+	if (answer == CACHE_HIT)
+		cache_hand_over(cache, frame);
+	return answer == CACHE_HIT;
+}
+
+/* One who keeps nothing takes no frame. A frame whose block he was given goes first, with pins or
+ * without, unless it is used again. */
+static void test_what_is_handed_over_goes_first(void **state)
+{
+	char *memory = malloc(NR_ROOM * CACHE_BLOCK);
+	struct cache_frame *pinned;
+	struct cache_stat stat;
+	struct cache *cache;
+
+	(void)state;
+	assert_int_equal(cache_open(memory, NR_ROOM, &cache), 0);
+	for (unsigned i = 0; i < 8 * NR_ROOM; i++)
+		is_hit(cache, i % NR_ROOM);
+	for (unsigned i = 0; i < NR_COLD; i++)
+		assert_false(is_hit_once(cache, NR_ROOM + i));
+	cache_stat(cache, &stat);
+	assert_int_equal(stat.nr_past, NR_COLD);
+	assert_int_equal(stat.nr_used, NR_ROOM);
+	assert_true(is_hit_once(cache, 3));
+	assert_true(is_hit_once(cache, 5));
+	assert_true(is_hit(cache, 5));
+	pinned = cache_pin(cache, 1, 7);
+	cache_hand_over(cache, pinned);
+	cache_unpin(cache, pinned);
+	for (unsigned i = 0; i < 2; i++)
+		assert_false(is_hit(cache, NR_ROOM + i));
+	for (unsigned i = 0; i < NR_ROOM; i++)
+		assert_int_equal(cache_has(cache, 1, i), i != 3 && i != 7);
+	cache_close(cache);
+	free(memory);
+}
+
 /* A list of blocks, the last used first. */
 struct lru {
 	uint32_t blocks[NR_KEPT];
@@ -725,6 +772,7 @@ TEST_GROUP(cache)
 		cmocka_unit_test(test_broken_rules_are_found),
 		cmocka_unit_test(test_long_changes),
 		cmocka_unit_test(test_a_scan_leaves_what_is_used),
+		cmocka_unit_test(test_what_is_handed_over_goes_first),
 		cmocka_unit_test(test_more_hits_behind_a_cache_than_lru),
 	};
 

@@ -12,6 +12,7 @@
 #include "lib/base/effort.h"
 #include "lib/server/cached_bed.h"
 #include "lib/server/flash_gate.h"
+#include "lib/server/tested_lane.h"
 #include "unit/group.h"
 
 #define NR_READERS 32U
@@ -358,6 +359,63 @@ static void test_long_reads_go_past(void **state)
 	cached_bed_close(&bed);
 }
 
+/* ---- Reads of those who keep nothing */
+
+static void expect_once(struct cached_bed *bed, uint64_t at, uint64_t length)
+{
+	struct fabric_memory memory = data_client_lend(&bed->client, bed->bytes, length);
+	const struct fabric_piece piece = {bed->bytes, length, memory.descriptor};
+	struct fabric_completion completion = {0};
+	struct fabric_event event;
+
+	memset(bed->bytes, 0x77, length);
+	assert_int_equal(fabric_paged_transfer(bed->client.endpoint, FABRIC_PAGED_ONCE, &piece, 1,
+					       cached_remote(bed, at), bed->key.on[0].key, 1),
+			 0);
+	while (data_client_step(&bed->client, &completion, &event) != 1)
+		;
+	fabric_memory_deregister(&memory);
+	assert_int_equal(completion.status, 0);
+	assert_memory_equal(bed->bytes, bed->image + at, length);
+}
+
+/* They take no frame, of one block or of several. A page that was there goes before all others. */
+static void test_reads_once_keep_nothing(void **state)
+{
+	enum { NR_PAGES = CACHED_BYTES / FTL_BLOCK, MORE = 8 };
+	struct store_work_stat before, after;
+	struct cached_bed bed;
+
+	(void)state;
+	if (is_on_driven())
+		skip(); /* hints do not go along there */
+	cached_bed_open(&bed, CACHED_BYTES);
+	for (uint64_t at = 0; at < CACHED_EXTENT_BYTES; at += MIB)
+		cached_write(&bed, at, MIB, false);
+	for (uint64_t i = 0; i < NR_PAGES; i++)
+		cached_expect(&bed, i * FTL_BLOCK, FTL_BLOCK);
+	before = cached_await_all(&bed, NR_PAGES);
+	assert_int_equal(before.cached_bytes, CACHED_BYTES);
+	for (uint64_t i = 0; i < MORE; i++)
+		expect_once(&bed, (NR_PAGES + i) * FTL_BLOCK, FTL_BLOCK);
+	after = cached_await_all(&bed, NR_PAGES + MORE);
+	assert_int_equal(after.nr_past - before.nr_past, MORE);
+	assert_int_equal(after.nr_misses, before.nr_misses);
+	expect_once(&bed, 5 * FTL_BLOCK, FTL_BLOCK);
+	expect_once(&bed, 7 * FTL_BLOCK + 100, 2 * FTL_BLOCK - 200);
+	before = cached_await_all(&bed, NR_PAGES + MORE + 3);
+	assert_int_equal(before.nr_hits - after.nr_hits, 3);
+	for (uint64_t i = 0; i < 3; i++)
+		cached_expect(&bed, (NR_PAGES + i) * FTL_BLOCK, FTL_BLOCK);
+	for (uint64_t i = 0; i < NR_PAGES; i++) {
+		if (i != 5 && i != 7 && i != 8)
+			cached_expect(&bed, i * FTL_BLOCK, FTL_BLOCK);
+	}
+	after = cached_await_all(&bed, 2 * NR_PAGES + MORE + 3);
+	assert_int_equal(after.nr_misses - before.nr_misses, 3);
+	cached_bed_close(&bed);
+}
+
 /* ---- Checked reads */
 
 static int read_checked(struct cached_bed *bed, uint64_t at, uint64_t length)
@@ -368,8 +426,8 @@ static int read_checked(struct cached_bed *bed, uint64_t at, uint64_t length)
 	struct fabric_event event;
 
 	memset(bed->bytes, 0x77, length);
-	assert_int_equal(fabric_read_checked(bed->client.endpoint, &piece, 1,
-					     cached_remote(bed, at), bed->key.on[0].key, 1),
+	assert_int_equal(fabric_paged_transfer(bed->client.endpoint, FABRIC_PAGED_CHECKED, &piece,
+					       1, cached_remote(bed, at), bed->key.on[0].key, 1),
 			 0);
 	while (data_client_step(&bed->client, &completion, &event) != 1)
 		;
@@ -442,9 +500,11 @@ static void writer_begin(struct cached_bed *bed, struct cached_reader *writer, u
 	memcpy(writer->bytes, bed->image + at, PART);
 	writer->memory = data_client_lend(&writer->client, writer->bytes, FTL_BLOCK);
 	in.descriptor = out.descriptor = writer->memory.descriptor;
-	assert_int_equal((is_durable ? fabric_write_durable : fabric_write)(
-				 writer->client.endpoint, &in, 1, cached_remote(bed, at), key, 1),
-			 0);
+	assert_int_equal(
+		fabric_paged_transfer(writer->client.endpoint,
+				      FABRIC_PAGED_WRITE | (is_durable ? FABRIC_PAGED_DURABLE : 0),
+				      &in, 1, cached_remote(bed, at), key, 1),
+		0);
 	assert_int_equal(
 		fabric_read(writer->client.endpoint, &out, 1, cached_remote(bed, 2 * AT), key, 2),
 		0);
@@ -629,6 +689,7 @@ TEST_GROUP(store_cache)
 		cmocka_unit_test(test_what_changes_is_not_kept),
 		cmocka_unit_test(test_replies_leave_nothing_behind),
 		cmocka_unit_test(test_long_reads_go_past),
+		cmocka_unit_test(test_reads_once_keep_nothing),
 		cmocka_unit_test(test_sums_are_kept),
 		cmocka_unit_test(test_writes_of_a_page_are_merged),
 		cmocka_unit_test(test_merged_writes_are_answered_apart),
