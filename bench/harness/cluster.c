@@ -417,7 +417,7 @@ int cluster_start_staged(uint64_t stage_bytes, uint64_t server_bytes, struct clu
 int cluster_start_on_store(const struct cluster_store *store, uint64_t server_bytes,
 			   struct cluster **out)
 {
-	const struct cluster wanted = {.transport = store->is_near ? CLUSTER_LOCAL_AND_TCP : "tcp",
+	const struct cluster wanted = {.transport = store->transport ? store->transport : "tcp",
 				       .server_bytes = server_bytes,
 				       .flash = store->path,
 				       .cache = store->cache,

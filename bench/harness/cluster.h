@@ -33,9 +33,9 @@ struct cluster_store {
 	const char *cache; /* pages are kept in so much memory (`afard --cache`); NULL: not said */
 	const char *scrub; /* the rate; NULL: the usual one */
 	bool is_sleepy;	   /* the server does not spin before it sleeps */
-	bool is_near;	   /* CLUSTER_LOCAL_AND_TCP */
+	const char *transport; /* of the server's lane; NULL: tcp */
 };
-/* Starts a cluster over tcp with one server, which also lends the store. */
+/* Starts a cluster with one server, which also lends the store. */
 int cluster_start_on_store(const struct cluster_store *store, uint64_t server_bytes,
 			   struct cluster **out);
 /* Starts a manager at `host`, and a server there with the lanes that `--data-listen` is given. Both

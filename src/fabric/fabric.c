@@ -63,9 +63,8 @@ bool fabric_transport_may_be(const char *transport, const char *path)
 {
 	char below[FABRIC_NAME_MAX];
 
-	if (cut_suffix(transport, below))
-		return strcmp(below, path) == 0 || strcmp(transport, path) == 0;
-	return path[0] == '\0' || strcmp(transport, path) == 0;
+	return path[0] == '\0' || strcmp(transport, path) == 0 ||
+	       (cut_suffix(transport, below) && strcmp(below, path) == 0);
 }
 
 int fabric_open_at(const char *transport, const char *address, struct fabric **out)

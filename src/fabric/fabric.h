@@ -251,7 +251,7 @@ int fabric_transport_check(const char *name, char *problem, size_t size);
 void fabric_name_paged(const struct fabric *fabric, char out[static FABRIC_NAME_MAX]);
 
 /* Returns whether a session may use a transport. If it was told to use `path` alone, that is this one, and what is driven
- * over it. If it was told nothing (empty), that is any but those: they are on trial. */
+ * over it. If it was told nothing (empty), that is any. */
 bool fabric_transport_may_be(const char *transport, const char *path);
 
 /* Checks that `name` may be the setting `congestion` of a fabric here. -EINVAL: no; `problem` says

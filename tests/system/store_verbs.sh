@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Flash over verbs: clients that name verbs take it, and no byte of theirs goes over tcp. What holds over tcp
+# Flash over verbs: it is what clients take, and no byte of theirs goes over tcp. What holds over tcp
 # holds there: what was durable is there after kill -9 of the server, a client that is killed in the middle of requests
 # holds nobody up, and an extent that is taken from a namespace ends connections and loses nothing.
 # shellcheck source=tests/system/cluster.sh
@@ -10,9 +10,6 @@ if [ "${AFAR_TEST_TRANSPORT-} ${AFAR_GUEST-}" != "verbs 1" ]; then
 	echo "it wants verbs, and a machine whose disks are nobody's: scripts/check-verbs runs this"
 	exit 77
 fi
-
-AFAR_PATH=verbs
-export AFAR_PATH
 
 # On a block device, because files in memory have no O_DIRECT. A test that failed has left its own.
 losetup -D

@@ -136,7 +136,7 @@ static int setup(void **state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
 	stage->cluster.cache = CACHE_SIZE;
 	stage->cluster.scrub = "0";
-	stage->cluster.is_near = true;
+	stage->cluster.transport = CLUSTER_LOCAL_AND_TCP;
 	stage->to = calloc(1, WALK_BYTES);
 	ret = stage->to ? tier_cluster_start(&stage->cluster, CACHE_FILE_BYTES, false,
 					     CACHE_MEMORY_BYTES)

@@ -57,6 +57,10 @@ struct flash_target {
 	int (*open)(const char *path, void **target);
 	void (*close)(void *target); /* nothing may be in flight */
 	uint64_t (*size)(void *target);
+	/* Makes the memory of all requests that follow ready, until it is taken back. NULL: there is no
+	 * need. Fails by bench_fail(). */
+	int (*lend)(void *target, void *memory, size_t length);
+	void (*take_back)(void *target);
 	void (*submit)(void *target, struct flash_request *request);
 	/* Polls like flash_device_poll(). */
 	int (*poll)(void *target, int timeout_ms);

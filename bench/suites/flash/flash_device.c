@@ -61,8 +61,13 @@ static int poll_device(void *target, int timeout_ms)
 	return flash_device_poll(target, timeout_ms);
 }
 
-const struct flash_target flash_target_device = {open_device, close_device, device_size,
-						 submit_to_device, poll_device};
+const struct flash_target flash_target_device = {
+	.open = open_device,
+	.close = close_device,
+	.size = device_size,
+	.submit = submit_to_device,
+	.poll = poll_device,
+};
 
 /* ---- Rows */
 

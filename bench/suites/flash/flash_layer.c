@@ -174,8 +174,13 @@ static int poll_layer(void *target, int timeout_ms)
 	return ftl_poll(layer->ftl, timeout_ms);
 }
 
-const struct flash_target flash_target_layer = {open_layer, close_layer, layer_size,
-						submit_to_layer, poll_layer};
+const struct flash_target flash_target_layer = {
+	.open = open_layer,
+	.close = close_layer,
+	.size = layer_size,
+	.submit = submit_to_layer,
+	.poll = poll_layer,
+};
 
 /* ---- The stage */
 

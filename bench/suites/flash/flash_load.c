@@ -33,6 +33,7 @@ struct run {
 	int status;
 	struct worker *workers; /* as many as are in flight at most … */
 	char *memory;		/* … and a block for each             */
+	bool is_lent;		/* the memory is                      */
 };
 
 static uint64_t next_offset(struct run *run)
@@ -81,6 +82,17 @@ static void one_ended(struct flash_request *request, int status)
 		give(worker);
 }
 
+static int lend_memory(struct run *run)
+{
+	int ret;
+
+	if (!run->target->lend)
+		return 0;
+	ret = run->target->lend(run->opened, run->memory, run->load->depth * run->load->block);
+	run->is_lent = ret == 0;
+	return ret;
+}
+
 static int make_workers(struct run *run)
 {
 	const struct flash_load *load = run->load;
@@ -103,11 +115,13 @@ static int make_workers(struct run *run)
 			.run = run,
 		};
 	}
-	return 0;
+	return lend_memory(run);
 }
 
 static void free_workers(struct run *run)
 {
+	if (run->is_lent)
+		run->target->take_back(run->opened);
 	free(run->workers);
 	if (run->memory != MAP_FAILED)
 		munmap(run->memory, run->load->depth * run->load->block);

@@ -7,8 +7,10 @@
 #include "harness/scene.h"
 
 struct flash_queue {
+	struct afar_session *session;
 	struct afar_queue *queue;
 	struct afar_target *target;
+	struct afar_buffer *buffer; /* of the requests' memory; NULL: it is in none */
 	uint64_t bytes;
 	unsigned nr_waiting; /* operations that the next poll submits */
 	struct afar_op waiting[FLASH_QUEUE_DEPTH];
@@ -21,11 +23,31 @@ static uint64_t queue_size(void *target)
 	return queue->bytes;
 }
 
+/* Some transports want it. */
+static int lend_to_queue(void *target, void *memory, size_t length)
+{
+	const struct afar_memory lent = {.size = sizeof(lent), .addr = memory, .length = length};
+	struct flash_queue *queue = target;
+	int ret = afar_buffer_register(queue->session, &lent, AFAR_ACCESS_READ | AFAR_ACCESS_WRITE,
+				       &queue->buffer);
+
+	return ret ? scene_fail("register memory", ret) : 0;
+}
+
+static void take_back_from_queue(void *target)
+{
+	struct flash_queue *queue = target;
+
+	afar_buffer_unregister(queue->buffer);
+	queue->buffer = NULL;
+}
+
 static void submit_to_queue(void *target, struct flash_request *request)
 {
 	struct flash_queue *queue = target;
 
 	request->piece = (struct afar_iov){
+		.buffer = queue->buffer,
 		.addr = request->memory.iov_base,
 		.length = request->memory.iov_len,
 	};
@@ -71,6 +93,8 @@ static int poll_queue(void *target, int timeout_ms)
 
 const struct flash_target flash_target_queue = {
 	.size = queue_size,
+	.lend = lend_to_queue,
+	.take_back = take_back_from_queue,
 	.submit = submit_to_queue,
 	.poll = poll_queue,
 };
@@ -85,6 +109,7 @@ int flash_queue_open(struct afar_session *session, struct afar_target *target, u
 
 	if (!queue)
 		return bench_fail(-ENOMEM, "no memory for the suite");
+	queue->session = session;
 	queue->target = target;
 	queue->bytes = bytes;
 	ret = afar_queue_open(session, &options, &queue->queue);

@@ -20,10 +20,10 @@
 /* A cluster whose server has a store in a file of its own. */
 struct tier_cluster {
 	/* Before it starts: */
-	bool is_sleepy;	   /* the server does not spin before it sleeps */
-	bool is_near;	   /* it has a lane over local, too */
-	const char *cache; /* pages are kept in so much memory; NULL: not said */
-	const char *scrub; /* the rate; NULL: the usual one */
+	bool is_sleepy;	       /* the server does not spin before it sleeps */
+	const char *transport; /* of its lane; NULL: tcp */
+	const char *cache;     /* pages are kept in so much memory; NULL: not said */
+	const char *scrub;     /* the rate; NULL: the usual one */
 	struct flash_file file;
 	struct cluster *cluster;
 };
@@ -40,8 +40,9 @@ uint64_t tier_server_cpu_ns(const struct tier_cluster *cluster);
 struct tier_region;
 extern const struct flash_target flash_target_region; /* its open() is tier_region_open() */
 
-/* Opens a session with a region of TIER_BYTES on the tier, and a queue, and writes all of it. */
-int tier_region_open(const struct tier_cluster *cluster, uint32_t tier, struct tier_region **out);
+/* Opens a session with a region of so many bytes on the tier, and a queue, and writes all of it. */
+int tier_region_open(const struct tier_cluster *cluster, uint32_t tier, uint64_t bytes,
+		     struct tier_region **out);
 /* NULL is allowed. */
 void tier_region_close(struct tier_region *region);
 struct afar_region *tier_region_handle(const struct tier_region *region);
@@ -51,8 +52,8 @@ struct afar_region *tier_region_handle(const struct tier_region *region);
 int tier_cluster_restart(struct tier_cluster *cluster, struct tier_region *region,
 			 const char *scrub);
 
-/* Makes a layer in a file like the cluster's, with TIER_BYTES in use, all of them written. */
-int tier_layer_open(struct flash_file *file, void **layer);
+/* Makes a layer in a file of twice so many bytes, with these in use, all of them written. */
+int tier_layer_open(struct flash_file *file, uint64_t bytes, void **layer);
 /* Anything that was not made is allowed. */
 void tier_layer_close(struct flash_file *file, void *layer);
 

@@ -143,7 +143,8 @@ static int setup(void **state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
 	ret = tier_cluster_start(&stage->cluster, TIER_FILE_BYTES, false, MEMORY_BYTES);
 	if (!ret)
-		ret = tier_region_open(&stage->cluster, AFAR_TIER_FLASH, &stage->region);
+		ret = tier_region_open(&stage->cluster, AFAR_TIER_FLASH, TIER_BYTES,
+				       &stage->region);
 	if (ret)
 		teardown(stage);
 	else

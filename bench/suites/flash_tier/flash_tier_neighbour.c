@@ -107,7 +107,7 @@ static int setup(void **state)
 	if (!ret)
 		ret = herd_start_on(stage->cluster.cluster, &region, NR_CLIENTS_MAX, &stage->herd);
 	if (!ret)
-		ret = tier_region_open(&stage->cluster, AFAR_TIER_DRAM, &stage->dram);
+		ret = tier_region_open(&stage->cluster, AFAR_TIER_DRAM, TIER_BYTES, &stage->dram);
 	if (ret)
 		teardown(stage);
 	else

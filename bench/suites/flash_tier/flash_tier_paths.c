@@ -93,11 +93,11 @@ static int setup(void **state)
 		return bench_fail(-ENOMEM, "no memory for the suite");
 	ret = tier_cluster_start(&stage->cluster, TIER_FILE_BYTES, false, MEMORY_BYTES);
 	if (!ret)
-		ret = tier_region_open(&stage->cluster, AFAR_TIER_DRAM, &stage->dram);
+		ret = tier_region_open(&stage->cluster, AFAR_TIER_DRAM, TIER_BYTES, &stage->dram);
 	if (!ret)
-		ret = tier_region_open(&stage->cluster, AFAR_TIER_FLASH, &stage->flash);
+		ret = tier_region_open(&stage->cluster, AFAR_TIER_FLASH, TIER_BYTES, &stage->flash);
 	if (!ret)
-		ret = tier_layer_open(&stage->file, &stage->layer);
+		ret = tier_layer_open(&stage->file, TIER_BYTES, &stage->layer);
 	if (ret)
 		teardown(stage);
 	else

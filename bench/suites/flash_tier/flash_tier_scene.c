@@ -14,7 +14,7 @@ int tier_cluster_start(struct tier_cluster *cluster, uint64_t file_bytes, bool i
 		       uint64_t memory_bytes)
 {
 	const struct cluster_store store = {cluster->file.path, cluster->cache, cluster->scrub,
-					    cluster->is_sleepy, cluster->is_near};
+					    cluster->is_sleepy, cluster->transport};
 	int ret = is_sparse ? flash_file_make_sparse(&cluster->file, file_bytes)
 			    : flash_file_make(&cluster->file, file_bytes);
 
@@ -63,13 +63,30 @@ static int poll_region(void *target, int timeout_ms)
 	return flash_target_queue.poll(region->queue, timeout_ms);
 }
 
+static int lend_to_region(void *target, void *memory, size_t length)
+{
+	const struct tier_region *region = target;
+
+	return flash_target_queue.lend(region->queue, memory, length);
+}
+
+static void take_back_from_region(void *target)
+{
+	const struct tier_region *region = target;
+
+	flash_target_queue.take_back(region->queue);
+}
+
 const struct flash_target flash_target_region = {
 	.size = region_size,
+	.lend = lend_to_region,
+	.take_back = take_back_from_region,
 	.submit = submit_to_region,
 	.poll = poll_region,
 };
 
-int tier_region_open(const struct tier_cluster *cluster, uint32_t tier, struct tier_region **out)
+int tier_region_open(const struct tier_cluster *cluster, uint32_t tier, uint64_t bytes,
+		     struct tier_region **out)
 {
 	const char *name =
 		tier == AFAR_TIER_FLASH ? SCENE_NAMESPACE "-flash" : SCENE_NAMESPACE "-dram";
@@ -80,10 +97,10 @@ int tier_region_open(const struct tier_cluster *cluster, uint32_t tier, struct t
 		return bench_fail(-ENOMEM, "no memory for the suite");
 	ret = scene_open(&region->scene, cluster_uri(cluster->cluster), 0);
 	if (!ret)
-		ret = scene_create_region_on(&region->scene, tier, name, 1, TIER_BYTES);
+		ret = scene_create_region_on(&region->scene, tier, name, 1, bytes);
 	if (!ret)
 		ret = flash_queue_open(region->scene.session,
-				       afar_region_target(region->scene.region), TIER_BYTES,
+				       afar_region_target(region->scene.region), bytes,
 				       &region->queue);
 	if (!ret)
 		ret = flash_load_fill(&flash_target_region, region, 1);
@@ -121,14 +138,14 @@ int tier_cluster_restart(struct tier_cluster *cluster, struct tier_region *regio
 
 /* ---- Layers */
 
-int tier_layer_open(struct flash_file *file, void **layer)
+int tier_layer_open(struct flash_file *file, uint64_t bytes, void **layer)
 {
-	int ret = flash_file_make(file, TIER_FILE_BYTES);
+	int ret = flash_file_make(file, 2 * bytes);
 
 	if (!ret)
 		ret = flash_layer_create(file->path, 0);
 	if (!ret)
-		ret = flash_layer_open(file->path, TIER_BYTES, layer);
+		ret = flash_layer_open(file->path, bytes, layer);
 	return ret ? ret : flash_load_fill(&flash_target_layer, *layer, 1);
 }
 

@@ -143,9 +143,10 @@ static int setup(void **state)
 	if (!ret)
 		ret = tier_cluster_start(&stage->cluster, TIER_FILE_BYTES, false, MEMORY_BYTES);
 	if (!ret)
-		ret = tier_region_open(&stage->cluster, AFAR_TIER_FLASH, &stage->region);
+		ret = tier_region_open(&stage->cluster, AFAR_TIER_FLASH, TIER_BYTES,
+				       &stage->region);
 	if (!ret)
-		ret = tier_layer_open(&stage->file, &stage->layer);
+		ret = tier_layer_open(&stage->file, TIER_BYTES, &stage->layer);
 	if (ret)
 		teardown(stage);
 	else

@@ -79,8 +79,9 @@ static int choose_verbs(void)
 
 const struct bench_suite bench_suite_verbs = {
 	.name = "verbs",
-	.summary = "remote DRAM over RDMA verbs: transfers against raw libfabric",
+	.summary = "remote DRAM and flash over RDMA verbs: against raw libfabric, a thread for "
+		   "each client, the layer",
 	.check = choose_verbs,
-	.stages = (const struct bench_stage *const[]){&stage},
-	.nr_stages = 1,
+	.stages = (const struct bench_stage *const[]){&stage, &verbs_flash_stage},
+	.nr_stages = 2,
 };

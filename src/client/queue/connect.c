@@ -254,20 +254,33 @@ static int path_wait(struct afar_queue *queue, struct path *path, const struct l
 	return 0;
 }
 
-/* A server that takes memory away closes all connections of the session, also one that is still
- * being made: so this tries twice. */
-static int path_try(struct afar_queue *queue, struct path *path, const struct lane_group *group,
-		    struct binding *binding, uint32_t index, uint64_t deadline, bool *is_lane_bad)
+/* How long a lane may take to answer, from now on: all the time that is left, or only a part of it. */
+static uint64_t lane_deadline(uint64_t deadline, bool has_others)
 {
+	uint64_t until = clock_deadline_ms(LANE_MS);
+
+	return has_others && until < deadline ? until : deadline;
+}
+
+/* A server that takes memory away closes all connections of the session, also one that is still
+ * being made: so this tries twice. The lane's time begins when it is asked, because opening a transport
+ * and getting a ticket say nothing about the lane. */
+static int path_try(struct afar_queue *queue, struct path *path, const struct lane_group *group,
+		    struct binding *binding, uint32_t index, uint64_t deadline, bool has_others,
+		    bool *is_lane_bad)
+{
+	uint64_t until = deadline;
 	int ret = 0;
 
 	for (int attempt = 0; attempt < 2 && path->state == PATH_DOWN; attempt++) {
-		if (attempt > 0 && clock_ns() >= deadline)
+		if (attempt > 0 && clock_ns() >= until)
 			break;
 		ret = path_start(queue, path, group, binding, index, deadline, is_lane_bad);
 		if (ret)
 			return ret;
-		ret = path_wait(queue, path, group, deadline);
+		if (attempt == 0)
+			until = lane_deadline(deadline, has_others);
+		ret = path_wait(queue, path, group, until);
 		*is_lane_bad = ret != 0;
 	}
 	return ret;
@@ -320,7 +333,6 @@ static int path_open(struct afar_queue *queue, struct path *path, struct binding
 
 	while (path->state == PATH_DOWN) {
 		struct lane_group group = find_group(peer, tried | resting | unfit);
-		uint64_t until = clock_deadline_ms(LANE_MS);
 		bool is_lane_bad;
 
 		if (group.nr_lanes == 0 && resting == 0 && unfit == 0)
@@ -335,9 +347,8 @@ static int path_open(struct afar_queue *queue, struct path *path, struct binding
 			continue;
 		}
 		has_tried = true;
-		if (until > deadline || peer->nr_lanes == 1 || was_silent)
-			until = deadline;
-		ret = path_try(queue, path, &group, binding, index, until, &is_lane_bad);
+		ret = path_try(queue, path, &group, binding, index, deadline,
+			       peer->nr_lanes > 1 && !was_silent, &is_lane_bad);
 		if (ret && !is_lane_bad)
 			return ret;
 		if (ret && clock_ns() >= deadline) {

@@ -105,6 +105,7 @@ struct driven_served {
 	void *descriptor;
 	uint32_t nr_posted;    /* pieces */
 	uint64_t moved;	       /* their bytes */
+	uint32_t nr_moving;    /* of the pieces, below */
 	uint32_t nr_under_way; /* below: moves, and the answer */
 	size_t answer_length;  /* 0: there is none yet */
 	int status;
@@ -278,8 +279,10 @@ int driven_serve_open(struct driven_endpoint *endpoint);
 void driven_serve_close(struct driven_endpoint *endpoint);
 /* Takes what the receive has brought. Returns what is wrong with it; NULL: nothing. */
 const char *driven_serve_take(struct driven_endpoint *endpoint, uint32_t number);
-/* A move of what the receive asked for, or the answer, is over. */
+/* A move of what the receive asked for is over. */
 void driven_serve_moved(struct driven_endpoint *endpoint, uint32_t number);
+/* The answer is sent. */
+void driven_serve_answered(struct driven_endpoint *endpoint, uint32_t number);
 /* Goes on with what has ended or waited. True: there was some. */
 bool driven_serve_poll(struct driven_queue *queue);
 

@@ -298,6 +298,9 @@ bool driven_take(struct driven_endpoint *endpoint, uint32_t operation,
 	case DRIVEN_SEND_ASK:
 		driven_ask_sent(endpoint, number);
 		return false;
+	case DRIVEN_SEND_ANSWER:
+		driven_serve_answered(endpoint, number);
+		return false;
 	default:
 		driven_serve_moved(endpoint, number);
 		return false;

@@ -126,6 +126,7 @@ static bool post_moves(struct driven_served *served)
 						theirs->key, context)))
 			return false;
 		served->nr_posted++;
+		served->nr_moving++;
 		served->moved += theirs->length;
 	}
 	return true;
@@ -188,11 +189,23 @@ static void go_on(struct driven_served *served)
 		return;
 	if (!served->is_answered && !post_answer(served))
 		return;
+	/* A peer that takes no answers keeps nobody's memory. */
+	if (served->nr_moving == 0)
+		let_go(served);
 	if (served->nr_under_way == 0)
 		finish(served);
 }
 
 void driven_serve_moved(struct driven_endpoint *endpoint, uint32_t number)
+{
+	struct driven_served *served = &endpoint->served[number];
+
+	served->nr_moving--;
+	served->nr_under_way--;
+	go_on(served);
+}
+
+void driven_serve_answered(struct driven_endpoint *endpoint, uint32_t number)
 {
 	struct driven_served *served = &endpoint->served[number];
 
@@ -312,7 +325,7 @@ const char *driven_serve_take(struct driven_endpoint *endpoint, uint32_t number)
 	struct driven_served *served = &endpoint->served[number];
 	const char *problem;
 
-	served->nr_posted = served->nr_under_way = 0;
+	served->nr_posted = served->nr_moving = served->nr_under_way = 0;
 	served->moved = 0;
 	served->answer_length = 0;
 	served->status = 0;

@@ -3,6 +3,7 @@
 #include "lib/client/fake_cluster.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -278,6 +279,7 @@ static void reply_ticket(struct rpc_connection *connection, const Afar__Connect 
 	Afar__Ticket ticket = AFAR__TICKET__INIT;
 	Afar__Reply reply = AFAR__REPLY__INIT;
 
+	poll(NULL, 0, (int)fake.is.ticket_ms);
 	if (fake.is.hang_up) {
 		fake.is.hang_up = false;
 		rpc_connection_close(connection);

@@ -37,7 +37,8 @@ struct behaviour {
 	unsigned hang_up_openings; /* so many, instead of opening a session */
 	unsigned fail_openings;	   /* so many, with -EIO */
 	bool hang_up_namespace;	   /* instead of opening the next */
-	bool hang_up; /* the server closes the connection instead of giving the next ticket */
+	bool hang_up;	    /* the server closes the connection instead of giving the next ticket */
+	unsigned ticket_ms; /* so long it takes to give one */
 	uint64_t first_key;
 	uint64_t namespace;
 	uint64_t features; /* of the manager */

@@ -214,6 +214,16 @@ void flash_gate_await(enum flash_io_opcode opcode, unsigned nr_held)
 	pthread_mutex_unlock(&gate.lock);
 }
 
+unsigned flash_gate_nr_held(enum flash_io_opcode opcode)
+{
+	unsigned nr;
+
+	pthread_mutex_lock(&gate.lock);
+	nr = gate.nr_held[opcode];
+	pthread_mutex_unlock(&gate.lock);
+	return nr;
+}
+
 void flash_gate_let(enum flash_io_opcode opcode)
 {
 	pthread_mutex_lock(&gate.lock);

@@ -19,6 +19,8 @@ void flash_gate_reset(void);
 void flash_gate_hold(enum flash_io_opcode opcode);
 /* Waits until so many of the kind do. */
 void flash_gate_await(enum flash_io_opcode opcode, unsigned nr_held);
+/* Returns how many of the kind do. */
+unsigned flash_gate_nr_held(enum flash_io_opcode opcode);
 /* Lets those of the kind pass again, and those of it that wait. */
 void flash_gate_let(enum flash_io_opcode opcode);
 /* Lets all pass again, and those that wait. */

@@ -40,6 +40,7 @@ struct header {
 static struct afar_session *session;
 static struct afar_namespace *ns;
 static struct afar_region *region;
+static struct afar_buffer *buffer; /* of `memory`, because some transports want one */
 static uint8_t memory[DEPTH][BLOCKS_MAX * BLOCK];
 
 static _Noreturn void die(const char *what)
@@ -97,7 +98,7 @@ static bool write_batch(struct afar_queue *queue, uint64_t number)
 
 		for (unsigned j = 0; j < length; j++)
 			fill_block(number, first + j, memory[i] + (size_t)j * BLOCK);
-		iov[i] = (struct afar_iov){NULL, memory[i], (size_t)length * BLOCK};
+		iov[i] = (struct afar_iov){buffer, memory[i], (size_t)length * BLOCK};
 		/* In order, because some write the same blocks. */
 		ops[i] = (struct afar_op){.opcode = AFAR_OP_WRITE,
 					  .flags = AFAR_OP_AFTER,
@@ -122,9 +123,13 @@ static bool write_batch(struct afar_queue *queue, uint64_t number)
 
 static int write_all(void)
 {
+	const struct afar_memory own = {
+		.size = sizeof(own), .addr = memory, .length = sizeof(memory)};
 	struct afar_queue *queue;
 	uint64_t number = 1;
 
+	if (afar_buffer_register(session, &own, AFAR_ACCESS_READ, &buffer))
+		die("register the memory");
 	if (afar_queue_open(session, NULL, &queue) ||
 	    afar_queue_connect(queue, afar_region_target(region)))
 		die("connect");
@@ -133,7 +138,7 @@ static int write_all(void)
 		printf("%" PRIu64 "\n", number - 1);
 		fflush(stdout);
 	}
-	return afar_queue_close(queue);
+	return afar_queue_close(queue) || afar_buffer_unregister(buffer);
 }
 
 /* ---- Verifying */

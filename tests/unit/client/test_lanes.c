@@ -171,6 +171,20 @@ static void test_goes_on_without_a_silent_one(void **state)
 	close(listener);
 }
 
+/* The lanes are not to blame for a server that is slow to let anybody in: it takes longer than they may. */
+static void test_waits_for_slow_tickets(void **state)
+{
+	struct afar_region *region;
+
+	(void)state;
+	add_lane("tcp", progress_address(data.ports[0]));
+	add_lane("tcp", progress_address(data.ports[1]));
+	region = open_region();
+	fakes(fake.is.ticket_ms = 1600);
+	expect_connected(region, 1, 1, 2);
+	assert_int_equal(afar_region_close(region), 0);
+}
+
 static void test_passes_over_what_it_does_not_know(void **state)
 {
 	struct afar_region *region;
@@ -221,6 +235,7 @@ TEST_GROUP(lanes)
 		with_lanes(test_takes_all_of_a_transport),
 		with_lanes(test_goes_on_without_a_dead_one),
 		with_lanes(test_goes_on_without_a_silent_one),
+		with_lanes(test_waits_for_slow_tickets),
 		with_lanes(test_passes_over_what_it_does_not_know),
 		with_lanes(test_all_dead),
 		with_lanes(test_no_lane),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A store that keeps pages is read over tcp, with a gate before its device. The tests count reads of
+ * A store that keeps pages is read over tcp or a driven lane, with a gate before its device. The tests count reads of
  * the device, and look at what readers see of changes meanwhile, and at what becomes of those who wait.
  */
 #include <errno.h>
@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "fabric/paged.h"
 #include "lib/base/effort.h"
+#include "lib/base/transport.h"
 #include "lib/server/cached_bed.h"
 #include "lib/server/flash_gate.h"
 #include "lib/server/tested_lane.h"
@@ -171,7 +172,11 @@ static void test_a_page_is_read_while_it_changes(void **state)
 	assert_int_equal(fabric_write(bed.client.endpoint, &piece, 1, cached_remote(&bed, AT),
 				      bed.key.on[0].key, 1),
 			 0);
-	flash_gate_await(FLASH_IO_WRITE, 1);
+	/* A server that fetches the bytes may need the client for that. */
+	while (flash_gate_nr_held(FLASH_IO_WRITE) < 1) {
+		assert_int_equal(fabric_queue_poll(bed.client.queue, &completion, 1), 0);
+		test_pause();
+	}
 	cached_reader_begin(&bed, &reader, 2, AT);
 	assert_int_equal(cached_reader_end(&reader), 0);
 	assert_memory_equal(reader.bytes, bed.image + AT, FTL_BLOCK);
@@ -679,6 +684,12 @@ static void test_without(void **state)
 
 TEST_GROUP(store_cache)
 {
+	/* Over a driven lane the bytes of writes come in any order, and no read behind them tells that they have. */
+	const struct CMUnitTest merging[] = {
+		cmocka_unit_test(test_writes_of_a_page_are_merged),
+		cmocka_unit_test(test_merged_writes_are_answered_apart),
+		cmocka_unit_test(test_a_device_that_goes_with_writes),
+	};
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_many_readers_of_a_page_read_the_device_once),
 		cmocka_unit_test(test_who_began_the_read_dies),
@@ -691,12 +702,11 @@ TEST_GROUP(store_cache)
 		cmocka_unit_test(test_long_reads_go_past),
 		cmocka_unit_test(test_reads_once_keep_nothing),
 		cmocka_unit_test(test_sums_are_kept),
-		cmocka_unit_test(test_writes_of_a_page_are_merged),
-		cmocka_unit_test(test_merged_writes_are_answered_apart),
-		cmocka_unit_test(test_a_device_that_goes_with_writes),
 		cmocka_unit_test(test_like_memory),
 		cmocka_unit_test(test_without),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	int nr_failed = cmocka_run_group_tests(tests, NULL, NULL);
+
+	return is_on_driven() ? nr_failed : nr_failed + cmocka_run_group_tests(merging, NULL, NULL);
 }

@@ -18,8 +18,8 @@
 #define NR_FRAMES  (CACHED_BYTES / FTL_BLOCK)
 
 /* A process that reads by many connections, and looks at nothing that comes back. */
-#define NR_CONNECTIONS 8U
-#define NR_READS       125U /* by each */
+#define NR_CONNECTIONS 32U
+#define NR_READS       31U /* by each: as many as there may be over any lane */
 
 struct greedy {
 	struct data_client clients[NR_CONNECTIONS];
