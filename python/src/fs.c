@@ -169,19 +169,8 @@ static long next_file_systems(void *state, PyObject *list)
 
 PyObject *session_file_systems(PyObject *self, PyObject *none)
 {
-	struct file_systems *all = PyMem_Calloc(1, sizeof(*all));
-	PyObject *list = NULL;
-
 	(void)none;
-	if (!all)
-		return PyErr_NoMemory();
-	all->session = object_enter(self);
-	if (all->session) {
-		list = list_all(next_file_systems, all);
-		object_leave(self);
-	}
-	PyMem_Free(all);
-	return list;
+	return object_list(self, next_file_systems, sizeof(struct file_systems));
 }
 
 static PyMethodDef fs_methods[] = {

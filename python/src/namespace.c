@@ -211,19 +211,8 @@ static long next_regions(void *state, PyObject *list)
 
 static PyObject *namespace_regions(PyObject *self, PyObject *none)
 {
-	struct regions *all = PyMem_Calloc(1, sizeof(*all));
-	PyObject *list = NULL;
-
 	(void)none;
-	if (!all)
-		return PyErr_NoMemory();
-	all->ns = object_enter(self);
-	if (all->ns) {
-		list = list_all(next_regions, all);
-		object_leave(self);
-	}
-	PyMem_Free(all);
-	return list;
+	return object_list(self, next_regions, sizeof(struct regions));
 }
 
 static PyMethodDef namespace_methods[] = {

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "convert.h"
 #include "errors.h"
 
 void object_open(struct object *object, const struct object_kind *kind, void *handle,
@@ -56,6 +57,22 @@ PyObject *object_end(PyObject *self, long ret)
 	if (ret < 0)
 		return error_raise(ret);
 	Py_RETURN_NONE;
+}
+
+PyObject *object_list(PyObject *self, long (*next)(void *state, PyObject *list), size_t bytes)
+{
+	void **state = PyMem_Calloc(1, bytes);
+	PyObject *list = NULL;
+
+	if (!state)
+		return PyErr_NoMemory();
+	state[0] = object_enter(self);
+	if (state[0]) {
+		list = list_all(next, state);
+		object_leave(self);
+	}
+	PyMem_Free(state);
+	return list;
 }
 
 struct object *object_of(PyObject *argument, PyTypeObject *type)

@@ -48,6 +48,10 @@ void object_leave(PyObject *self);
 /* Leaves, and returns None, or NULL with what a call failed with. */
 PyObject *object_end(PyObject *self, long ret);
 
+/* Returns a list of all that `next` adds (list_all()). Its state has so many bytes, zeroed, and begins with the handle, which
+ * stays open meanwhile. NULL, with an exception. */
+PyObject *object_list(PyObject *self, long (*next)(void *state, PyObject *list), size_t bytes);
+
 /* Fails unless `object` is one of this kind; for arguments. Gives it as an object. */
 struct object *object_of(PyObject *argument, PyTypeObject *type);
 

@@ -57,47 +57,32 @@ static PyObject *session_new(PyTypeObject *type, PyObject *arguments, PyObject *
 /* ---- About the session and its cluster ------------------------------------------------------- */
 
 /* Makes a str of text that the library has allocated, and frees it. */
-static PyObject *give_text(int ret, char *text)
+static PyObject *give_text(PyObject *self, int (*ask)(struct afar_session *session, char **out))
 {
+	void *session = object_enter(self);
 	PyObject *result;
+	char *text = NULL;
+	int ret;
 
-	if (ret < 0)
-		return error_raise(ret);
-	result = TEXT(text);
+	if (!session)
+		return NULL;
+	CALL(ret, ask(session, &text));
+	result = ret < 0 ? error_raise(ret) : TEXT(text);
 	free(text);
+	object_leave(self);
 	return result;
 }
 
 static PyObject *session_status(PyObject *self, PyObject *none)
 {
-	void *session = object_enter(self);
-	PyObject *result;
-	char *text = NULL;
-	int ret;
-
 	(void)none;
-	if (!session)
-		return NULL;
-	CALL(ret, afar_session_status(session, &text));
-	result = give_text(ret, text);
-	object_leave(self);
-	return result;
+	return give_text(self, afar_session_status);
 }
 
 static PyObject *session_uri(PyObject *self, PyObject *none)
 {
-	void *session = object_enter(self);
-	PyObject *result;
-	char *text = NULL;
-	int ret;
-
 	(void)none;
-	if (!session)
-		return NULL;
-	CALL(ret, afar_session_uri(session, &text));
-	result = give_text(ret, text);
-	object_leave(self);
-	return result;
+	return give_text(self, afar_session_uri);
 }
 
 static PyObject *session_stat(PyObject *self, PyObject *none)
@@ -200,19 +185,8 @@ static long next_namespaces(void *state, PyObject *list)
 
 static PyObject *session_namespaces(PyObject *self, PyObject *none)
 {
-	struct namespaces *all = PyMem_Calloc(1, sizeof(*all));
-	PyObject *list = NULL;
-
 	(void)none;
-	if (!all)
-		return PyErr_NoMemory();
-	all->session = object_enter(self);
-	if (all->session) {
-		list = list_all(next_namespaces, all);
-		object_leave(self);
-	}
-	PyMem_Free(all);
-	return list;
+	return object_list(self, next_namespaces, sizeof(struct namespaces));
 }
 
 static PyMethodDef session_methods[] = {

@@ -237,19 +237,8 @@ static long next_volumes(void *state, PyObject *list)
 
 PyObject *session_volumes(PyObject *self, PyObject *none)
 {
-	struct volumes *all = PyMem_Calloc(1, sizeof(*all));
-	PyObject *list = NULL;
-
 	(void)none;
-	if (!all)
-		return PyErr_NoMemory();
-	all->session = object_enter(self);
-	if (all->session) {
-		list = list_all(next_volumes, all);
-		object_leave(self);
-	}
-	PyMem_Free(all);
-	return list;
+	return object_list(self, next_volumes, sizeof(struct volumes));
 }
 
 static PyMethodDef volume_methods[] = {

@@ -74,8 +74,24 @@ static char *expand(char *word)
 	return word;
 }
 
+/* NULL: there is none. */
+static const struct posix_step *find_step(const char *name)
+{
+	const struct posix_step *const tables[] = {posix_steps_names, posix_steps_files,
+						   posix_steps_folders, posix_steps_who};
+
+	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+		for (const struct posix_step *step = tables[i]; step->name; step++) {
+			if (strcmp(step->name, name) == 0)
+				return step;
+		}
+	}
+	return NULL;
+}
+
 static void run_step(struct posix_run *run, char *text)
 {
+	const struct posix_step *step;
 	char *words[WORDS_MAX + 1], *rest, *word;
 	int nr = 0;
 
@@ -87,11 +103,8 @@ static void run_step(struct posix_run *run, char *text)
 	}
 	if (!nr)
 		return;
-	for (const struct posix_step *step = posix_steps; step->name; step++) {
-		if (strcmp(step->name, words[0]) != 0)
-			continue;
-		if (nr - 1 < step->min_words)
-			break;
+	step = find_step(words[0]);
+	if (step && nr - 1 >= step->min_words) {
 		step->run(run, nr - 1, words + 1);
 		posix_note("\n");
 		return;

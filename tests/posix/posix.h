@@ -50,6 +50,10 @@ struct posix_step {
 	void (*run)(struct posix_run *run, int nr, char **words);
 };
 
-extern const struct posix_step posix_steps[];
+/* The tables; each ends with a NULL name. */
+extern const struct posix_step posix_steps_who[];
+extern const struct posix_step posix_steps_names[];
+extern const struct posix_step posix_steps_files[];
+extern const struct posix_step posix_steps_folders[];
 
 #endif

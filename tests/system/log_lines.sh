@@ -72,6 +72,10 @@ eventually grep -q '^<4>.*its key "nobody" is unknown' journal.err
 got=0
 "$AFARD" --data "$scratch/none/data" --log none 2>>journal.err || got=$?
 grep -q '^<3>make the folder' journal.err || fail "$(cat journal.err)"
+# Also before it knows its settings.
+echo 'frobnicate = 1' >unknown.ini
+"$AFARD" --config unknown.ini 2>>journal.err || got=$?
+grep -q '^<3>unknown.ini:1: ' journal.err || fail "$(cat journal.err)"
 unset JOURNAL_STREAM
 
 # ---- A slow request: it waits until its server goes on

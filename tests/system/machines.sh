@@ -11,7 +11,7 @@ address=$host:7411 # nobody else has this host
 # configured MACHINE ROLE: what init or join has said starts its daemon.
 configured() {
 	grep -q " --config $scratch/$1/etc/afar/$2.ini\$" said || fail "not said how to start $2 of $1: $(cat said)"
-	start_daemon "$1_$2" --config "$scratch/$1/etc/afar/$2.ini" --lease-ms 1500
+	start_daemon "$1_$2" --config "$scratch/$1/etc/afar/$2.ini" --lease-ms 1500 --metrics "$host:0"
 }
 
 # ---- The first machine

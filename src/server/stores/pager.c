@@ -90,8 +90,8 @@ static void free_io(struct page_io *io)
 static void finish(struct page_io *io)
 {
 	io->is_under_way = false;
-	pages_slow_end(io);
-	latency_add(&io->extent->store->latencies[io->kind], clock_ns() - io->begun_at);
+	io->times.ended = clock_ns();
+	latency_add(&io->extent->store->latencies[io->kind], io->times.ended - io->times.begun);
 	if (io->paged)
 		fabric_paged_ended(io->paged, io->status);
 	else
@@ -329,7 +329,6 @@ static void page_begin(struct fabric_pager *pager, struct fabric_paged *paged)
 	struct store_extent *extent = caa_container_of(pager, struct store_extent, pager);
 	struct page_io *io = paged->taken;
 
-	pages_slow_begin(io);
 	if (extent->store->is_gone || io->pinned) {
 		/* It is in memory: that takes less than the first bucket's end, and than reading the clock. */
 		if (!extent->store->is_gone)
@@ -340,7 +339,7 @@ static void page_begin(struct fabric_pager *pager, struct fabric_paged *paged)
 	io->kind = !paged->is_write    ? STORE_READ
 		   : paged->is_durable ? STORE_WRITE_DURABLE
 				       : STORE_WRITE;
-	io->begun_at = clock_ns();
+	io->times.begun = clock_ns();
 	io->is_under_way = true;
 	io->status = 0;
 	io->nr_left = 1; /* until all parts have begun */
@@ -366,8 +365,8 @@ struct store_syncing {
 	struct store *store;
 	struct progress_message message;
 	uint64_t remembered;
-	uint64_t session, begun; /* for the log */
-	uint64_t begun_at;	 /* on clock_ns() */
+	uint64_t session;
+	uint64_t begun_at; /* on clock_ns() */
 };
 
 static void on_synced(struct ftl_sync *sync)
@@ -376,10 +375,11 @@ static void on_synced(struct ftl_sync *sync)
 	struct store *store = syncing->store;
 	struct message_reply reply = {.status = store_answer(store, sync->result, true),
 				      .value = store->stat.opening};
+	const uint64_t now = clock_ns();
 
-	latency_add(&store->latencies[STORE_SYNC], clock_ns() - syncing->begun_at);
+	latency_add(&store->latencies[STORE_SYNC], now - syncing->begun_at);
 	store_work_end(syncing->store, &syncing->work);
-	pages_slow_sync(store, syncing->session, syncing->begun);
+	pages_slow_sync(store, syncing->session, syncing->begun_at, now);
 	if (reply.status == 0 && syncing->remembered < store->whole_since)
 		reply.status = -AFAR_EUNSYNCED;
 	progress_answer(&syncing->message, &reply);
@@ -414,7 +414,6 @@ bool store_sync(struct store *store, const struct message_request *request,
 	syncing->message = *message;
 	syncing->remembered = request->operand;
 	syncing->session = progress_work(message->connection)->session;
-	syncing->begun = slow_is_on() ? clock_ns() : 0;
 	syncing->work = (struct store_work){.give_up = give_up_sync, .forget = forget_sync};
 	store_work_begin(store, &syncing->work);
 	ftl_sync(store->ftl, &syncing->sync);

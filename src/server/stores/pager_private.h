@@ -20,10 +20,11 @@ struct page_wait {
 	unsigned index; /* of the block in the transfer */
 };
 
-/* For the log, if it turns out to be slow: pager_slow.c. */
+/* When its bytes were asked for, and there; neither if they were in memory. The rest is for the log, if it turns out to be
+ * slow (pager_slow.c). */
 struct page_times {
-	uint64_t taken, begun,
-		ended; /* when it took memory, and its bytes were asked for, and there; 0: nobody takes times */
+	uint64_t begun, ended; /* on clock_ns() */
+	uint64_t taken;	       /* when it took memory; 0: nobody wants a line */
 	const char *kind;
 	uint64_t offset, length;
 	const char *transport;
@@ -49,7 +50,6 @@ struct page_io {
 	unsigned nr_at_layer; /* requests */
 	int status;
 	enum store_request kind;
-	uint64_t begun_at;		    /* on clock_ns() */
 	void (*finish)(struct page_io *io); /* called when all parts have ended */
 	uint64_t skip;			    /* bytes of its first block before it */
 	struct page_times times;
@@ -116,14 +116,12 @@ uint64_t pages_read_cached(struct page_io *io);
 /* ---- pager_slow.c */
 
 void pages_slow_take(struct page_io *io, const struct fabric_paged *paged);
-void pages_slow_begin(struct page_io *io);
 /* The ways: "cache", "merged" with others, or the device alone, which is the default. */
 void pages_slow_way(struct page_io *io, const char *way);
-void pages_slow_end(struct page_io *io);
 /* It leaves. Writes a line if it took long. */
 void pages_slow_leave(const struct page_io *io);
-/* Likewise for a sync of all, which began then. 0: nobody took the time. */
-void pages_slow_sync(const struct store *store, uint64_t session, uint64_t begun);
+/* Likewise for a sync of all. */
+void pages_slow_sync(const struct store *store, uint64_t session, uint64_t begun, uint64_t now);
 
 /* ---- pager_merged.c */
 

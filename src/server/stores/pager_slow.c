@@ -27,21 +27,9 @@ void pages_slow_take(struct page_io *io, const struct fabric_paged *paged)
 	};
 }
 
-void pages_slow_begin(struct page_io *io)
-{
-	if (io->times.taken != 0)
-		io->times.begun = clock_ns();
-}
-
 void pages_slow_way(struct page_io *io, const char *way)
 {
 	io->times.way = way;
-}
-
-void pages_slow_end(struct page_io *io)
-{
-	if (io->times.taken != 0)
-		io->times.ended = clock_ns();
 }
 
 static uint64_t us_between(uint64_t from, uint64_t to)
@@ -57,31 +45,25 @@ static void write_line(const struct page_io *io, uint64_t now)
 		       ended = times->ended ? times->ended : begun;
 	const uint64_t queued = us_between(times->taken, begun), device = us_between(begun, ended),
 		       answered = us_between(ended, now), total = us_between(times->taken, now);
-	char session[20], number[20];
+	char session[20], number[20], extent[24];
 	const struct log_field fields[NR_FIELDS] = {
-		LOG_TEXT("kind", times->kind),
-		LOG_TEXT("session", session),
-		LOG_TEXT("store", number),
-		LOG_NUMBER("namespace", io->extent->namespace),
-		LOG_NUMBER("extent", io->extent->number),
-		LOG_NUMBER("offset", times->offset),
-		LOG_NUMBER("length", times->length),
-		LOG_TEXT("transport", times->transport),
-		LOG_TEXT("way", times->way),
-		LOG_NUMBER("total_us", total),
-		LOG_NUMBER("queued_us", queued),
-		LOG_NUMBER("device_us", device),
+		LOG_TEXT("kind", times->kind),	     LOG_TEXT("session", session),
+		LOG_TEXT("store", number),	     LOG_NUMBER("namespace", io->extent->namespace),
+		LOG_TEXT("extent", extent),	     LOG_NUMBER("offset", times->offset),
+		LOG_NUMBER("length", times->length), LOG_TEXT("transport", times->transport),
+		LOG_TEXT("way", times->way),	     LOG_NUMBER("total_us", total),
+		LOG_NUMBER("queued_us", queued),     LOG_NUMBER("device_us", device),
 	};
 
 	snprintf(session, sizeof(session), "%016" PRIx64, io->work->session);
 	snprintf(number, sizeof(number), "%016" PRIx64, store->number);
+	snprintf(extent, sizeof(extent), "%" PRIu64, io->extent->number);
 	slow_write(__FILE__, now, fields, NR_FIELDS,
-		   "slow: %s of %" PRIu64 " bytes at %" PRIu64 " of extent %" PRIu64
-		   " (namespace %" PRIu64 ", store %s) over %s for session %s took %" PRIu64
-		   " us: queued %" PRIu64 ", %s %" PRIu64 ", answered %" PRIu64,
-		   times->kind, times->length, times->offset, io->extent->number,
-		   io->extent->namespace, number, times->transport, session, total, queued,
-		   times->way, device, answered);
+		   "slow: %s of %" PRIu64 " bytes at %" PRIu64 " of extent %s (namespace %" PRIu64
+		   ", store %s) over %s for session %s took %" PRIu64 " us: queued %" PRIu64
+		   ", %s %" PRIu64 ", answered %" PRIu64,
+		   times->kind, times->length, times->offset, extent, io->extent->namespace, number,
+		   times->transport, session, total, queued, times->way, device, answered);
 }
 
 void pages_slow_leave(const struct page_io *io)
@@ -96,9 +78,8 @@ void pages_slow_leave(const struct page_io *io)
 		write_line(io, now);
 }
 
-void pages_slow_sync(const struct store *store, uint64_t session, uint64_t begun)
+void pages_slow_sync(const struct store *store, uint64_t session, uint64_t begun, uint64_t now)
 {
-	const uint64_t now = begun ? clock_ns() : 0;
 	char whose[20], number[20];
 	const struct log_field fields[] = {
 		LOG_TEXT("kind", "sync"),
@@ -107,7 +88,7 @@ void pages_slow_sync(const struct store *store, uint64_t session, uint64_t begun
 		LOG_NUMBER("total_us", us_between(begun, now)),
 	};
 
-	if (begun == 0 || !slow_is(now - begun))
+	if (!slow_is(now - begun))
 		return;
 	snprintf(whose, sizeof(whose), "%016" PRIx64, session);
 	snprintf(number, sizeof(number), "%016" PRIx64, store->number);

@@ -586,8 +586,7 @@ static int complain(enum log_level level, int status)
 		fprintf(stderr, "afard: %s\n", error_last_line());
 		return status;
 	}
-	if (level == LOG_LEVEL_NONE)
-		log_set_level(LOG_LEVEL_ERROR);
+	log_set_level(level == LOG_LEVEL_NONE ? LOG_LEVEL_ERROR : level);
 	log_error("%s", error_last_line());
 	return status;
 }

@@ -125,7 +125,7 @@ static int plan(struct setup *setup, const struct setup_flags *flags, const char
 	setup_add(setup, SETUP_FILE, false, "/etc/afar/manager.ini",
 		  "# Of afard@manager; afard.ini(5) has more settings.\n"
 		  "[afard]\nrole = manager\ndata = %s/var/lib/afar/manager\n"
-		  "# Metrics and a status page, for this machine alone:\n# metrics = 7480\n\n"
+		  "# Metrics and a status page, for this machine alone:\nmetrics = 7480\n\n"
 		  "[manager]\nlisten = %s\n",
 		  setup->root, address);
 	setup->units[setup->nr_units++] = "manager";
@@ -147,7 +147,8 @@ static void say_next(const struct setup *setup, const char *address)
 	       "  afar%s key add --server m2 | ssh root@m2 afar join %s -\n"
 	       "and then, for a file system at /mnt:\n"
 	       "  afar%s fs create home\n"
-	       "  afar%s mount home /mnt\n",
+	       "  afar%s mount home /mnt\n"
+	       "Its status page, for this machine alone, is http://127.0.0.1:7480/.\n",
 	       address, use, address, use, use);
 }
 
