@@ -194,6 +194,33 @@ int afar_region_fetch_add(struct afar_region *region, uint64_t offset, uint64_t 
 int afar_region_compare_swap(struct afar_region *region, uint64_t offset, uint64_t compare,
 			     uint64_t operand, uint64_t *before);
 
+/* ---- Longer and shorter regions -------------------------------------------------------------- */
+
+/*
+ * Gives the region `bytes`: one call to the manager, for everybody who uses it. Its content behind
+ * its former end is undefined, as in a new region. Its address stays, and names its beginning
+ * alone: a region that has grown may reach past the address where another begins.
+ *
+ * Longer: memory is bound to its end, which must be reserved. This handle has it at once. Others,
+ * also of this session, see it when they call afar_region_stat(), or open the region. Queues that
+ * use such a handle then need afar_queue_connect() again.
+ *
+ * Shorter: the region's servers close the namespace's data connections once. Operations of queues
+ * on them end with -AFAR_ESERVER, and queues need afar_queue_connect() again. Blocking reads and
+ * writes continue by themselves. When all have done so, no handle reaches what was cut off.
+ * Operations there end with -ERANGE, unless they were done before. Only then is that memory free
+ * for others of its namespace; afar_namespace_release() gives it back to the servers. Attached
+ * ranges of the region become inaccessible, as when it is sealed.
+ *
+ * If it fails, or the manager dies meanwhile, the region has its former length or the new one.
+ * Blocks. Resizings of a region happen one after another, and not during a sealing.
+ * Errors: -EINVAL (0 bytes, past 2^64, the region of a volume or a file system), -EACCES (without
+ * AFAR_RIGHT_WRITE), -EROFS (sealed), -EOPNOTSUPP (copy-on-write), -AFAR_ERESERVE (beyond the
+ * reservation, or in too many pieces), -AFAR_EFREED, -AFAR_ELOST, -AFAR_ESERVER (a server of it
+ * cannot be reached; only if it becomes shorter), -ETIMEDOUT (outcome unknown).
+ */
+int afar_region_resize(struct afar_region *region, uint64_t bytes);
+
 /* ---- Sealed regions -------------------------------------------------------------------------- */
 
 /*
@@ -237,8 +264,8 @@ int afar_region_verify(struct afar_region *region, uint64_t offset, uint64_t len
  * `length` need not be. See docs/memory-model.md for what loads and stores of several processes
  * see.
  *
- * The whole range becomes inaccessible when the session ends, the region is sealed, or a server of
- * the range ends or restarts. From then on until it is detached, touching it raises SIGSEGV. It
+ * The whole range becomes inaccessible when the session ends, the region is sealed or made shorter,
+ * or a server of the range ends or restarts. From then on until it is detached, touching it raises SIGSEGV. It
  * never becomes anybody else's memory. Do not give it to the kernel or to devices for longer than a
  * call (no O_DIRECT, no registering). A forked child does not have it.
  *

@@ -86,6 +86,7 @@ struct layout_piece {
 	uint64_t offset;		 /* into the chunk */
 	uint64_t length;
 	bool is_frozen; /* its group is */
+	bool is_past;	/* there is nothing: the layout ends before */
 };
 
 /* ---- Making one */
@@ -120,6 +121,14 @@ int layout_append(struct layout *layout, const struct layout *from, uint64_t len
 /* How many more bytes the chunks of the last group hold than it covers, lost ones too. The layout is not
  * empty. */
 uint64_t layout_spare(const struct layout *layout);
+
+/*
+ * Cuts a layout that has all of its chunks, and is not sealed, at `length`, which is not 0 and inside it. `*head` covers what
+ * is in front, with as many bytes of each chunk as that needs, in the same places. `*tail` has all other bytes of the
+ * chunks; it is empty if there are none. Both are for layout_free(). -ENOMEM.
+ */
+int layout_cut(const struct layout *layout, uint64_t length, struct layout **head,
+	       struct layout **tail);
 
 /* Makes a layout of the same bytes, of which those of an extent are lost, for layout_free(). Homes that
  * nothing is left of are left out. -ENOMEM. */
@@ -185,8 +194,8 @@ uint32_t layout_width(const struct layout *layout);
  */
 int layout_with_sums(const struct layout *layout, struct layout **out, uint64_t **sums_at);
 
-/* Returns the longest piece that begins at `offset`, of at most `length_max` bytes. `offset` must
- * lie inside the layout, and `length_max` must not be 0. */
+/* Returns the longest piece that begins at `offset`, of at most `length_max` bytes, which must not be 0. Behind the
+ * layout's end there is one that `is_past` it, without a copy. */
 struct layout_piece layout_piece_at(const struct layout *layout, uint64_t offset,
 				    uint64_t length_max);
 

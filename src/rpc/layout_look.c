@@ -168,6 +168,9 @@ struct layout_piece layout_piece_at(const struct layout *layout, uint64_t offset
 	uint64_t left = min_u64(group->length - inside, length_max);
 	uint64_t unit, in_unit, unit_bytes;
 
+	/* Only in the last group. */
+	if (__builtin_expect(inside >= group->length, 0))
+		return (struct layout_piece){.length = length_max, .is_past = true};
 	if (group->nr_chunks == 0)
 		return (struct layout_piece){
 			.offset = inside, .length = left, .is_frozen = group->is_frozen};

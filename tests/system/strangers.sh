@@ -38,6 +38,7 @@ region put file NAME:a
 region get NAME:a -
 region ls NAME
 region stat NAME:a
+region resize NAME:a 5M
 region seal NAME:a
 region verify NAME:a
 region rm NAME:a

@@ -30,6 +30,7 @@ struct afar_target *afar_region_target(struct afar_region *region)
 
 static const struct target_kind region_kind = {
 	.noun = "region",
+	.may_shrink = true,
 	.handle = HANDLE_REGION,
 	.opcodes = 1U << AFAR_OP_READ | 1U << AFAR_OP_WRITE | 1U << AFAR_OP_FLUSH |
 		   1U << AFAR_OP_ZERO | 1U << AFAR_OP_TRIM | 1U << AFAR_OP_FETCH_ADD |
@@ -444,6 +445,8 @@ PUBLIC_CALL(int, afar_region_stat, (struct afar_region *region, struct afar_regi
 	else
 		ret = error_fail(-AFAR_EFREED, "stat the region at %#llx: it was freed",
 				 (unsigned long long)region->target.address);
+	if (!ret && !region->versions && infos->entries[0]->length != region->target.length)
+		ret = target_look(&region->target);
 	rpc_frame_free(reply);
 	return ret;
 }

@@ -243,6 +243,11 @@ static int fail_as(const struct failure *failure, const char *again, uint32_t ti
 			"%s: nobody writes there, for it is sealed, or of a published version; "
 			"write to another, or prepare it",
 			asked);
+	case -ERANGE:
+		return error_fail(failure->status,
+				  "%s: it has become shorter than that meanwhile; look how long it "
+				  "is (afar_region_stat())",
+				  asked);
 	case -ENXIO:
 		return error_fail(failure->status,
 				  "%s: there is no memory behind a part of it, which can only be "

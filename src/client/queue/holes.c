@@ -12,8 +12,8 @@ bool hole_pass(struct afar_queue *queue, struct operation *operation, const stru
 	struct iov_walk at = operation->memory;
 	uint64_t left = step->length;
 
-	if (step->is_lost) {
-		operation_fail(queue, operation, -AFAR_ELOST, NULL);
+	if (step->is_lost || step->is_past) {
+		operation_fail(queue, operation, step->is_lost ? -AFAR_ELOST : -ERANGE, NULL);
 		return false;
 	}
 	if (opcode_writes(operation->opcode)) {

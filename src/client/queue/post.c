@@ -31,6 +31,7 @@ static inline void find_step(const struct afar_queue *queue, const struct operat
 		*out = (struct step){.length = at.length,
 				     .is_hole = true,
 				     .is_lost = at.lost,
+				     .is_past = at.is_past,
 				     .is_sealed = at.is_frozen};
 		goto out_end;
 	}

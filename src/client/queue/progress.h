@@ -80,7 +80,8 @@ struct step {
 	uint64_t offset; /* into the extent */
 	uint64_t length;
 	bool is_hole;	 /* then only the length counts, and: */
-	bool is_lost;	 /* it is no hole: its bytes are lost */
+	bool is_lost;	 /* it is no hole: its bytes are lost, */
+	bool is_past;	 /* or behind the target's end, since others made it shorter */
 	bool is_ready;	 /* the binding is, and has its keys: they may be used */
 	bool is_sealed;	 /* or of more than one version: nobody writes it */
 	bool is_counted; /* among the peer's writes in flight, until end_step() */
@@ -106,7 +107,7 @@ __attribute__((cold)) void post_fail(struct afar_queue *queue, struct operation 
 /* ---- holes.c */
 
 /* Reads zeros from a hole. False: the operation has failed because it writes, or what is there is
- * lost. */
+ * lost, or nothing is there. */
 __attribute__((cold)) bool hole_pass(struct afar_queue *queue, struct operation *operation,
 				     const struct step *step);
 /* Asks the server for zeros. One message covers as many bytes as it may be about, up to a multiple

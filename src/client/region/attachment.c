@@ -338,6 +338,13 @@ static int make_once(struct attachment *attachment, uint64_t deadline)
 		return target_fail_read_only(target);
 	if (!binding->is_ready)
 		return ATTACH_AGAIN;
+	/* The rest of the range then stays without memory. */
+	if (attachment->offset >= binding->layout->length)
+		return error_fail(-ERANGE,
+				  "attach %zu bytes at %llu of a region: it has become shorter "
+				  "meanwhile, and has %llu",
+				  attachment->length, (unsigned long long)attachment->offset,
+				  (unsigned long long)binding->layout->length);
 	ret = for_each_piece(attachment, binding->layout, attach_piece, deadline);
 	look(attachment);
 	/* A ticket may have told of a change. The next attempt finds out about it. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Changes of a target's layout: it was sealed, moved, or made longer, by any client. When a change
+ * Changes of a target's layout: it was sealed, moved, or made longer or shorter, by any client. When a change
  * concerns a server, that closes the namespace's data connections. It puts the change's number into
  * each ticket for a new connection (connect.c gets those). Then no operation begins on the session's
  * targets there that the change may concern, until the manager has told their layouts. So nothing is
@@ -76,7 +76,7 @@ static int take_layout(struct afar_target *target, const Afar__RegionInfo *info)
 	struct binding *binding;
 	int ret;
 
-	if (info->length < target->length)
+	if (info->length < target->length && !target->kind->may_shrink)
 		return error_fail(-AFAR_EMALFORMED,
 				  "read the layout of a %s: it has become shorter; the manager is "
 				  "faulty",

@@ -53,6 +53,7 @@ struct target_kind {
 	bool is_named;	    /* its namespace's name is its own */
 	bool is_numbered;   /* its address is a number, for people */
 	bool outlives_servers; /* it goes on without what a server had in memory that has ended, or a store that was forgotten */
+	bool may_shrink;	      /* others may make it shorter while it is open */
 	enum handle_kind handle;      /* of the public struct */
 	uint32_t opcodes;	      /* the opcodes it takes: a bit (1 << AFAR_OP_…) for each */
 	const struct target_ops *ops; /* NULL: an operation goes its way directly, as on a region */
@@ -80,7 +81,7 @@ struct afar_target {
 	 * and cleared while no sync is under way. */
 	bool keeps_opening;
 	/* Both follow the binding, and are written just after it. */
-	_Atomic uint64_t length;  /* bytes; it only grows */
+	_Atomic uint64_t length;  /* bytes; only that of a kind that may_shrink becomes less */
 	atomic_bool is_sealed;	  /* read it only while counted in */
 	atomic_bool is_published; /* a version that nobody writes any more: versions.c */
 	atomic_bool

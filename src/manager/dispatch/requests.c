@@ -34,6 +34,7 @@
 #include "manager/servers/use.h"
 #include "manager/space/references.h"
 #include "manager/space/reserve.h"
+#include "manager/space/resize.h"
 #include "manager/space/seal.h"
 #include "manager/space/trims.h"
 
@@ -181,6 +182,26 @@ static uint64_t wait_to_allocate(struct core *core, struct event *event)
 	return until > core_now(core) ? until : trims_wait(core, event);
 }
 
+/* A client that looks at a region which is being sealed or cut is told when that is decided. */
+static uint64_t wait_to_look(struct core *core, struct event *event)
+{
+	return job_of_region_wait(core, event, event->request->region_look->generation);
+}
+
+static uint64_t wait_to_seal(struct core *core, struct event *event)
+{
+	uint64_t until = wait_for_servers(core, event);
+
+	return until > core_now(core) ? until : seal_wait(core, event);
+}
+
+static uint64_t wait_to_resize(struct core *core, struct event *event)
+{
+	uint64_t until = wait_for_servers(core, event);
+
+	return until > core_now(core) ? until : resize_wait(core, event);
+}
+
 static uint64_t wait_to_prepare(struct core *core, struct event *event)
 {
 	uint64_t until = wait_for_servers(core, event);
@@ -219,13 +240,14 @@ static const struct operation operations[] = {
 	{CALL(REGION_FREE), OPERATION_ONCE, FOR_CLIENT, NULL, region_free_operation},
 	{CALL(REGION_LIST), OPERATION_READ, FOR_CLIENT, NULL, region_list},
 	{CALL(REGION_ACCESS), OPERATION_READ, FOR_CLIENT, wait_for_servers, region_access},
-	{CALL(REGION_SEAL), OPERATION_ONCE, FOR_CLIENT, wait_for_servers, region_seal},
+	{CALL(REGION_SEAL), OPERATION_ONCE, FOR_CLIENT, wait_to_seal, region_seal},
+	{CALL(REGION_RESIZE), OPERATION_ONCE, FOR_CLIENT, wait_to_resize, region_resize},
 	{CALL(REGION_FINISH), OPERATION_ONCE, FOR_CLIENT, NULL, region_finish},
 	{CALL(REGION_BEGIN), OPERATION_ONCE, FOR_CLIENT, versions_wait_to_begin, region_begin},
 	{CALL(REGION_USE), OPERATION_CHANGE, FOR_CLIENT, NULL, region_use},
 	{CALL(REGION_PREPARE), OPERATION_ONCE, FOR_CLIENT, wait_to_prepare, region_prepare},
 	{CALL(REGION_PUBLISH), OPERATION_ONCE, FOR_CLIENT, NULL, region_publish},
-	{CALL(REGION_LOOK), OPERATION_READ, FOR_CLIENT, seal_wait, region_look},
+	{CALL(REGION_LOOK), OPERATION_READ, FOR_CLIENT, wait_to_look, region_look},
 	{CALL(VOLUME_TAKE_OVER), OPERATION_ONCE, FOR_CLIENT, NULL, volume_take_over},
 	{CALL(VOLUME_RESIZE), OPERATION_ONCE, FOR_CLIENT, wait_for_servers, volume_resize},
 	{CALL(FILES_LOOK), OPERATION_READ, FOR_CLIENT, files_wait, files_look},
@@ -398,6 +420,10 @@ static struct subject subject_of(const struct core *core, const Afar__Request *r
 		return of_region(core, request->region_begin->generation, RIGHT_ALL);
 	case AFAR__REQUEST__CALL_REGION_PREPARE:
 		return of_region(core, request->region_prepare->generation, RIGHT_ALL);
+	case AFAR__REQUEST__CALL_REGION_SEAL:
+		return of_region(core, request->region_seal->generation, RIGHT_ALL);
+	case AFAR__REQUEST__CALL_REGION_RESIZE:
+		return of_region(core, request->region_resize->generation, RIGHT_ALL);
 	case AFAR__REQUEST__CALL_REGION_LOOK:
 		return of_region(core, request->region_look->generation, RIGHT_READ);
 	case AFAR__REQUEST__CALL_FILES_LOOK:

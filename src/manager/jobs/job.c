@@ -130,6 +130,21 @@ void job_fail(struct job *job, int status)
 	job->sentence = strdup(error_last_line());
 }
 
+struct job *job_of_region(const struct core *core, uint64_t generation)
+{
+	struct job *job;
+
+	cds_list_for_each_entry (job, &core->jobs, node)
+		if (generation != 0 && job->region == generation && !job_is_over(job))
+			return job;
+	return NULL;
+}
+
+uint64_t job_of_region_wait(const struct core *core, const struct event *event, uint64_t generation)
+{
+	return job_of_region(core, generation) ? event->answer_by : 0;
+}
+
 int jobs_drop(struct core *core, uint64_t ns)
 {
 	struct job *job;

@@ -4,7 +4,7 @@
  * of jobs (job.c), and the servers' answers with the memory that they grant (job_parts.c). They share
  * the steps, too (jobs.c): clients that wait and hear in time which server it is, sessions that end,
  * commits that fail. A kind is a table of functions, and one struct that begins with a struct job (reserve.c,
- * seal.c).
+ * resize.c, seal.c).
  *
  * A job takes two steps in turn. `ask` runs between two batches: it looks at the tables, and asks
  * servers. When all of them have answered, `settle` runs in a batch: it changes the tables, in that
@@ -68,6 +68,7 @@ struct job {
 	uint64_t session; /* that began it, by this request: */
 	uint64_t request_id;
 	uint64_t namespace_number;
+	uint64_t region; /* the generation of the one whose layout it changes; 0: of none */
 	enum outcome_kind outcome; /* when it is done */
 	uint64_t outcome_value;
 	uint64_t claim;	 /* bytes that it may ask servers for; 0: it was not let yet (quota.h) */
@@ -115,6 +116,12 @@ static inline bool job_is_over(const struct job *job)
 {
 	return job->state == JOB_FAILED || job->state == JOB_ENDED;
 }
+
+/* Returns the job that changes the layout of a region, if one has not ended. While it runs, nobody else changes it. */
+struct job *job_of_region(const struct core *core, uint64_t generation);
+/* Returns until when a request may wait for that; 0: there is none. */
+uint64_t job_of_region_wait(const struct core *core, const struct event *event,
+			    uint64_t generation);
 
 int job_record_outcomes(struct core *core, const struct job *job);
 

@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "manager/connections/rights.h"
+#include "manager/jobs/job.h"
 #include "manager/regions/info.h"
 #include "manager/regions/regions.h"
 #include "manager/regions/versions.h"
@@ -16,7 +17,6 @@
 #include "manager/space/access.h"
 #include "manager/space/references.h"
 #include "manager/space/region_places.h"
-#include "manager/space/seal.h"
 #include "manager/tables/placement.h"
 
 /* ---- Words */
@@ -428,14 +428,16 @@ int region_look(struct core *core, struct session *session, struct event *event)
 	const Afar__RegionLook *ask = event->request->region_look;
 	struct reference *reference = NULL;
 	struct region *region = NULL;
+	const struct job *job;
 	bool with_layout;
 	int ret = region_find(core, session, "look at", ask->namespace_, ask->address,
 			      ask->generation, &region);
 
 	if (ret == 0)
 		ret = region_find_reference(session, "look at", region, &reference);
-	if (ret == 0 && seal_is_running(core, ask->generation))
-		ret = seal_fail_slow(core, ask->generation);
+	job = ret == 0 ? job_of_region(core, ask->generation) : NULL;
+	if (job)
+		ret = job_fail_slow(core, job);
 	if (ret < 0)
 		return ret;
 	/* A layout on flash stays as it is when a store moves, but its servers are others. */

@@ -15,7 +15,6 @@
 #include "manager/regions/regions.h"
 #include "manager/regions/volumes.h"
 #include "manager/space/region_places.h"
-#include "manager/tables/placement.h"
 
 /* ---- Who has it open */
 
@@ -266,34 +265,6 @@ int volume_check_delete(const struct core *core, const struct namespace *ns,
 
 /* ---- Sizes */
 
-static int too_many_pieces(const struct namespace *ns)
-{
-	return error_fail(-AFAR_ERESERVE,
-			  "make volume '%s' larger: it would be in more than %u pieces; make it "
-			  "larger in fewer steps, or copy it to a new one",
-			  ns->name, PLACEMENT_CHUNKS_MAX);
-}
-
-/* Adds `bytes` behind what the layout covers: first what its last chunks still hold, then new ones. */
-static int extend(struct core *core, struct namespace *ns, struct layout *layout, uint64_t bytes)
-{
-	uint64_t spare = layout_spare(layout), first = bytes < spare ? bytes : spare;
-	uint64_t last = layout->groups[layout->nr_groups - 1].length;
-	struct placement placement = {0};
-	int ret;
-
-	layout_set_last(layout, last + first);
-	if (first == bytes)
-		return 0;
-	ret = region_place(core, ns, bytes - first, &placement);
-	if (ret < 0)
-		return ret;
-	ret = layout_append(layout, placement.layout, bytes - first);
-	placement_close(&placement);
-	return ret == -E2BIG || layout->nr_copies > PLACEMENT_CHUNKS_MAX ? too_many_pieces(ns)
-									 : ret;
-}
-
 /* Only its holder may make it smaller: it has zeroed what goes, so nothing needs trims. */
 static int check_shrink(const struct core *core, const struct session *session,
 			const struct region *region, uint64_t bytes)
@@ -369,14 +340,14 @@ int volume_resize(struct core *core, struct session *session, struct event *even
 			     : error_code(-ENOMEM);
 	} else {
 		layout = layout_duplicate(region->layout);
-		ret = layout ? extend(core, region->ns, layout, ask->bytes - region->length)
+		ret = layout ? region_extend(core, region->ns, layout, ask->bytes - region->length)
 			     : error_code(-ENOMEM);
 	}
 	if (ret < 0) {
 		layout_free(layout);
 		return ret;
 	}
-	ret = state_resize_region(core->state, region, layout);
+	ret = state_resize_region(core->state, region, layout, false);
 	if (ret == 0)
 		store_put_region(core->store, region);
 	return ret;

@@ -174,3 +174,35 @@ int region_place_unit(struct core *core, struct namespace *ns, uint64_t bytes,
 	}
 	return ret == 0 ? note_placement(core, ns, out) : ret;
 }
+
+static int too_many_pieces(const struct namespace *ns)
+{
+	const char *noun = ns->is_volume ? namespace_noun(ns) : "a region of";
+
+	return error_fail(-AFAR_ERESERVE,
+			  "make %s '%s' larger: it would be in more than %u pieces; make it "
+			  "larger in fewer steps, or copy it to a new one",
+			  noun, ns->name, PLACEMENT_CHUNKS_MAX);
+}
+
+int region_extend(struct core *core, struct namespace *ns, struct layout *layout, uint64_t bytes)
+{
+	uint64_t spare = layout_spare(layout), first = bytes < spare ? bytes : spare;
+	uint64_t last = layout->groups[layout->nr_groups - 1].length, rounded;
+	struct placement placement = {0};
+	int ret;
+
+	layout_set_last(layout, last + first);
+	if (first == bytes)
+		return 0;
+	if (__builtin_add_overflow(bytes - first, SPACE_UNIT - 1, &rounded))
+		return error_fail(-EINVAL, "make '%s' larger: %llu bytes are too many for 64 bits",
+				  ns->name, (unsigned long long)bytes);
+	ret = region_place(core, ns, rounded / SPACE_UNIT * SPACE_UNIT, &placement);
+	if (ret < 0)
+		return ret;
+	ret = layout_append(layout, placement.layout, bytes - first);
+	placement_close(&placement);
+	return ret == -E2BIG || layout->nr_copies > PLACEMENT_CHUNKS_MAX ? too_many_pieces(ns)
+									 : ret;
+}

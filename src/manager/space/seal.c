@@ -34,7 +34,6 @@
 
 struct seal {
 	struct job job;
-	uint64_t generation;
 	bool may_reserve; /* who asked may get the namespace memory */
 	bool is_copying;  /* else servers are asked for memory */
 	unsigned nr_rounds;
@@ -83,7 +82,7 @@ static Afar__Request *make_copy(const struct seal *seal, uint64_t server)
 	}
 	request->call_case = AFAR__REQUEST__CALL_EXTENTS_SEAL;
 	request->extents_seal->namespace_ = seal->job.namespace_number;
-	request->extents_seal->generation = seal->generation;
+	request->extents_seal->generation = seal->job.region;
 	if (fill_moves(request->extents_seal, &seal->plan, server))
 		return request;
 	afar__request__free_unpacked(request, NULL);
@@ -149,7 +148,7 @@ static int ask_copy(struct core *core, struct seal *seal)
 /* The region as it is now, if it can still be sealed. */
 static int find_region(const struct core *core, const struct seal *seal, struct region **out)
 {
-	*out = state_region(core->state, seal->generation);
+	*out = state_region(core->state, seal->job.region);
 	if (!*out || (*out)->is_freed)
 		return error_fail(-AFAR_EFREED, "seal a region: it was freed meanwhile");
 	if ((*out)->is_lost)
@@ -311,31 +310,13 @@ static const struct job_kind sealing = {
 
 /* ---- The request, and what others ask */
 
-static struct job *find_job(const struct core *core, uint64_t generation)
-{
-	struct job *job;
-
-	cds_list_for_each_entry (job, &core->jobs, node)
-		if (job->kind == &sealing && seal_of(job)->generation == generation &&
-		    !job_is_over(job))
-			return job;
-	return NULL;
-}
-
-bool seal_is_running(const struct core *core, uint64_t generation)
-{
-	return find_job(core, generation) != NULL;
-}
-
 uint64_t seal_wait(struct core *core, struct event *event)
 {
-	return seal_is_running(core, event->request->region_look->generation) ? event->answer_by
-									      : 0;
-}
+	const uint64_t generation = event->request->region_seal->generation;
+	const struct job *job = job_of_region(core, generation);
 
-int seal_fail_slow(const struct core *core, uint64_t generation)
-{
-	return job_fail_slow(core, find_job(core, generation));
+	/* It joins a sealing that is under way. */
+	return job && job->kind != &sealing ? event->answer_by : 0;
 }
 
 static int begin(struct core *core, const struct session *session, const struct region *region,
@@ -350,7 +331,7 @@ static int begin(struct core *core, const struct session *session, const struct 
 	seal->job.outcome = OUTCOME_REGION;
 	seal->job.outcome_value = region->generation;
 	snprintf(seal->job.title, sizeof(seal->job.title), "seal a region");
-	seal->generation = region->generation;
+	seal->job.region = region->generation;
 	seal->may_reserve = (rights_of(core, session->principal, region->ns) & RIGHT_OWN) != 0;
 	job_begin(core, &seal->job, session, event);
 	return CORE_DEFERRED;
@@ -396,9 +377,11 @@ int region_seal(struct core *core, struct session *session, struct event *event)
 	if (region->is_freed)
 		return error_fail(-AFAR_EFREED, "seal the region at 0x%llx: it was freed before",
 				  (unsigned long long)region->address);
-	job = find_job(core, region->generation);
+	job = job_of_region(core, region->generation);
 	if (!job)
 		return begin(core, session, region, event);
+	if (job->kind != &sealing)
+		return job_fail_slow(core, job);
 	job_wait(job, event);
 	return CORE_DEFERRED;
 }

@@ -6,11 +6,7 @@
 #include "manager/core_private.h"
 
 core_operation region_seal;
-/* A request that looks at a region waits for its sealing, but not longer than it has time. */
+/* It waits for another job that changes the region's layout. */
 core_wait seal_wait;
-/* True: the region may still become a sealed one. */
-bool seal_is_running(const struct core *core, uint64_t generation);
-/* -ETIMEDOUT, with a sentence that tells which server the sealing waits for. */
-int seal_fail_slow(const struct core *core, uint64_t generation);
 
 #endif

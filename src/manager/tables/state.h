@@ -201,10 +201,10 @@ bool region_is_held(const struct state *state, const struct region *region, uint
 /* Gives back what the region's layout has, and replaces it with `layout`, which it takes over. The
  * space of the new layout must be taken and counted already. */
 int state_replace_layout(struct state *state, struct region *region, struct layout *layout);
-/* Replaces the region's layout with one that covers more, or less. It takes that over. Chunks that only
- * the new one has must be taken already; chunks that only the old one has are given back. Both share
- * whole groups from the first on. */
-int state_resize_region(struct state *state, struct region *region, struct layout *layout);
+/* Replaces the region's layout with one that covers more, or less. It takes that over. The space that only the new one has must be taken
+ * already. Both have the same copies from the first on, of which the new one may have less. The space that only the old one has is given back, unless another region keeps it (`is_kept`), which is to be added. */
+int state_resize_region(struct state *state, struct region *region, struct layout *layout,
+			bool is_kept);
 /* Replaces the region's layout with one of which chunks are lost, and takes that over. Their extent is about
  * to be removed: nothing is given back. */
 int state_lose_chunks(struct state *state, struct region *region, struct layout *layout);

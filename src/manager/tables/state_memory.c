@@ -477,35 +477,39 @@ int state_replace_layout(struct state *state, struct region *region, struct layo
 	return 0;
 }
 
-/* Returns how many bytes the chunks of the copies from `first` on take. */
-static uint64_t span_from(const struct layout *layout, uint32_t first)
+static uint64_t span_of(const struct layout *layout)
 {
 	uint64_t bytes = 0;
 
-	for (uint32_t i = first; i < layout->nr_copies; i++)
+	for (uint32_t i = 0; i < layout->nr_copies; i++)
 		bytes += layout_copy_span(layout, &layout->copies[i]);
 	return bytes;
 }
 
-static int give_back_from(struct state *state, const struct region *region, uint32_t first)
+/* Gives back what the region's copies have more than those of a shorter layout. */
+static int give_back_rest(struct state *state, const struct region *region,
+			  const struct layout *shorter)
 {
 	const struct layout *layout = region->layout;
-	int ret = undo_room(state->undo, 2 * (size_t)(layout->nr_copies - first));
+	int ret = undo_room(state->undo, 2 * (size_t)layout->nr_copies);
 
-	for (uint32_t i = first; i < layout->nr_copies && ret == 0; i++) {
+	for (uint32_t i = 0; i < layout->nr_copies && ret == 0; i++) {
 		const struct layout_copy *copy = &layout->copies[i];
 		struct extent *extent = state_extent_of(state, layout, copy);
+		const uint64_t span = layout_copy_span(layout, copy);
+		const uint64_t kept =
+			i < shorter->nr_copies ? layout_copy_span(shorter, &shorter->copies[i]) : 0;
 
-		if (extent && extent->ns == region->ns)
-			ret = undo_space_give(state->undo, &extent->space, copy->offset,
-					      layout_copy_span(layout, copy));
+		if (extent && extent->ns == region->ns && kept < span)
+			ret = undo_space_give(state->undo, &extent->space, copy->offset + kept,
+					      span - kept);
 	}
 	return ret;
 }
 
-int state_resize_region(struct state *state, struct region *region, struct layout *layout)
+int state_resize_region(struct state *state, struct region *region, struct layout *layout,
+			bool is_kept)
 {
-	const struct layout *old = region->layout;
 	struct namespace *ns = region->ns;
 	struct undo *undo = state->undo;
 	int ret = undo_room(undo, 1);
@@ -515,15 +519,14 @@ int state_resize_region(struct state *state, struct region *region, struct layou
 		return ret;
 	}
 	undo_made(undo, layout, destroy_layout);
-	if (layout->nr_copies < old->nr_copies)
-		ret = give_back_from(state, region, layout->nr_copies);
+	if (layout->length < region->length && !is_kept)
+		ret = give_back_rest(state, region, layout);
 	if (ret == 0)
 		ret = undo_room(undo, 5);
 	if (ret < 0)
 		return ret;
 	undo_set(undo, ns->allocated_bytes,
-		 ns->allocated_bytes - span_from(old, layout->nr_copies) +
-			 span_from(layout, old->nr_copies));
+		 ns->allocated_bytes - span_of(region->layout) + span_of(layout));
 	undo_gone(undo, region->layout, destroy_layout);
 	undo_set(undo, region->layout, layout);
 	undo_set(undo, region->layout_number, region->layout_number + 1);

@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "region.h"
+#include "reserve.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/interrupts.h"
 
 #define LIST_MAX 64
 
@@ -409,6 +411,85 @@ static int region_verify(struct cli *cli, const struct cli_command *command, int
 	return with_region(cli, command, argc, argv, verify);
 }
 
+/* ---- Longer and shorter */
+
+/* Reserves what the namespace lacks for so many bytes more; `*reserved` is what that was. */
+static int reserve_missing(struct afar_namespace *ns, uint64_t bytes, uint64_t *reserved)
+{
+	struct afar_namespace_stat stat = {.size = sizeof(stat)};
+	uint64_t unused;
+	int ret = afar_namespace_stat(ns, &stat);
+
+	if (ret)
+		return cli_fail_last(ret);
+	unused = stat.reserved_bytes > stat.allocated_bytes
+			 ? stat.reserved_bytes - stat.allocated_bytes
+			 : 0;
+	if (unused >= bytes)
+		return 0;
+	ret = reserve_shown(ns, bytes - unused);
+	if (!ret)
+		*reserved = bytes - unused;
+	return ret;
+}
+
+static int resize(struct afar_namespace *ns, struct afar_region *region, uint64_t bytes)
+{
+	struct afar_region_stat stat = {.size = sizeof(stat)};
+	uint64_t reserved = 0;
+	int ret = afar_region_stat(region, &stat), status = 0;
+
+	if (ret)
+		return cli_fail_last(ret);
+	/* A region that cannot grow needs no memory for that. */
+	if (bytes > stat.length && !stat.is_sealed && !stat.version)
+		status = reserve_missing(ns, bytes - stat.length, &reserved);
+	if (status)
+		return status;
+	ret = is_interrupted() ? 0 : afar_region_resize(region, bytes);
+	if (!ret && !is_interrupted())
+		return 0;
+	status = ret ? cli_fail_last(ret) : CLI_INTERRUPTED;
+	/* An unknown outcome may be that it has grown. */
+	if (ret != -ETIMEDOUT)
+		reserve_undo(ns, reserved);
+	return status;
+}
+
+static int region_resize(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX];
+	struct afar_region *region;
+	struct afar_namespace *ns;
+	struct region_name name;
+	uint64_t bytes = 0;
+	int ret, status;
+
+	if (cli_arguments(cli, command, NULL, argc, argv, 2, 2, arguments, &status) < 0)
+		return status;
+	status = region_name_parse(command, arguments[0], &name);
+	if (!status)
+		status = cli_size(command, "SIZE", arguments[1], &bytes);
+	if (status)
+		return status;
+	catch_interrupts();
+	status = cli_open(cli);
+	if (status)
+		return status;
+	status = region_open_namespace(cli, &name, &ns);
+	if (status)
+		return cli_close(cli, status);
+	ret = region_open_named(ns, &name, &region);
+	if (ret) {
+		status = cli_fail_last(ret);
+	} else {
+		status = resize(ns, region, bytes);
+		afar_region_close(region);
+	}
+	afar_namespace_close(ns);
+	return cli_close(cli, status);
+}
+
 const struct cli_command region_commands[] = {
 	{"region put",
 	 "FILE|- NS:NAME [--replace] [--size SIZE] [--nic-atomics] [--seal] [--checked] [--cow]",
@@ -419,6 +500,7 @@ const struct cli_command region_commands[] = {
 	{"region stat", "NS:NAME [--json]", "show one region", region_stat},
 	{"region seal", "NS:NAME", "make a region immutable, for good", region_seal},
 	{"region verify", "NS:NAME", "compare a sealed region with its sums", region_verify},
+	{"region resize", "NS:NAME SIZE", "make a region longer or shorter", region_resize},
 	{"region rm", "NS:NAME", "end a region for everybody", region_rm},
 	{0},
 };

@@ -202,6 +202,17 @@ Afar__Request *ask_seal(const Afar__RegionInfo *region)
 	return request;
 }
 
+Afar__Request *ask_region_resize(const Afar__RegionInfo *region, uint64_t bytes)
+{
+	REQUEST(region_resize, afar__region_resize, Afar__RegionResize,
+		AFAR__REQUEST__CALL_REGION_RESIZE);
+	ask->namespace_ = region->namespace_;
+	ask->address = region->address;
+	ask->generation = region->generation;
+	ask->bytes = bytes;
+	return request;
+}
+
 Afar__Request *ask_cow(uint64_t ns, const char *name, uint64_t bytes)
 {
 	Afar__Request *request = ask_alloc(ns, name, bytes, false);

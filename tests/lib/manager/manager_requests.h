@@ -35,6 +35,7 @@ Afar__Request *ask_namespace(const char *name);
 Afar__Request *ask_grant(uint64_t ns, const char *principal, uint32_t rights);
 Afar__Request *ask_access(const Afar__RegionInfo *region);
 Afar__Request *ask_seal(const Afar__RegionInfo *region);
+Afar__Request *ask_region_resize(const Afar__RegionInfo *region, uint64_t bytes);
 Afar__Request *ask_use(const Afar__RegionInfo *region);
 Afar__Request *ask_finish(const Afar__RegionInfo *region);
 Afar__Request *ask_look(const Afar__RegionInfo *region);

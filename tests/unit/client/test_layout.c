@@ -543,6 +543,74 @@ static void test_giving_up(void **state)
 	layout_free(layout);
 }
 
+/* Returns how many bytes of their extents the copies of a layout take. */
+static uint64_t spans(const struct layout *layout)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < layout->nr_copies; i++)
+		bytes += layout_copy_span(layout, &layout->copies[i]);
+	return bytes;
+}
+
+/* The head is in the same places as before. It has no more of the chunks than whole units need. The tail has all the rest. */
+static void expect_cut(const struct layout *layout, uint64_t length)
+{
+	struct layout *head, *tail;
+	uint64_t offset = 0;
+
+	assert_int_equal(layout_cut(layout, length, &head, &tail), 0);
+	assert_int_equal(head->length, length);
+	assert_int_equal(spans(head) + spans(tail), spans(layout));
+	while (offset < length) {
+		const struct layout_piece was = layout_piece_at(layout, offset, length - offset);
+		const struct layout_piece is = layout_piece_at(head, offset, length - offset);
+
+		assert_int_equal(is.length, was.length);
+		assert_int_equal(is.copy->extent, was.copy->extent);
+		assert_int_equal(is.copy->offset + is.offset, was.copy->offset + was.offset);
+		assert_true(layout_home_is(layout_home_of(head, is.copy),
+					   layout_home_of(layout, was.copy)));
+		offset += is.length;
+	}
+	assert_true(layout_piece_at(head, length, 5).is_past);
+	assert_null(layout_piece_at(head, UINT64_MAX, 5).copy);
+	for (uint32_t i = 0; i < tail->nr_copies; i++) {
+		const struct layout_copy *copy = &tail->copies[i];
+
+		for (uint32_t j = 0; j < head->nr_copies; j++) {
+			const struct layout_copy *kept = &head->copies[j];
+
+			assert_true(kept->extent != copy->extent ||
+				    kept->offset + layout_copy_span(head, kept) <= copy->offset ||
+				    copy->offset + layout_copy_span(tail, copy) <= kept->offset);
+		}
+	}
+	layout_free(head);
+	layout_free(tail);
+}
+
+/* Groups of one chunk and of three; the last does not cover all that its chunks hold. */
+static void test_cutting(void **state)
+{
+	const struct layout_home homes[] = {{.server = 1, .life = 10}, {.server = 2, .life = 20}};
+	struct layout *layout = layout_new();
+
+	(void)state;
+	assert_int_equal(layout_add_group(layout, 5 * 4096, 65536), 0);
+	assert_int_equal(layout_add_chunk(layout, &homes[0], 1, 8192), 0);
+	assert_int_equal(layout_add_group(layout, 4 * 8192, 8192), 0);
+	for (uint64_t i = 0; i < 3; i++)
+		assert_int_equal(layout_add_chunk(layout, &homes[i % 2], 2 + i, 4096 * i), 0);
+	layout_set_last(layout, 11 * 8192 + 5);
+	for (uint64_t length = 1; length < layout->length; length += 997)
+		expect_cut(layout, length);
+	for (uint64_t length = 4096; length < layout->length; length += 4096)
+		expect_cut(layout, length);
+	expect_cut(layout, layout->length - 1);
+	layout_free(layout);
+}
+
 TEST_GROUP(layout)
 {
 	const struct CMUnitTest tests[] = {
@@ -559,6 +627,7 @@ TEST_GROUP(layout)
 		cmocka_unit_test(test_appending_holes),
 		cmocka_unit_test(test_appending_too_many_homes),
 		cmocka_unit_test(test_spare),
+		cmocka_unit_test(test_cutting),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

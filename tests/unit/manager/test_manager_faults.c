@@ -103,6 +103,12 @@ static unsigned scenario(void)
 		failed += reply->status != 0;
 		check_all(&fixture);
 		TRY(fixture_do(&fixture, &other, ask_open(ns, name, 0)));
+		if (reply->status == 0 && i > 0) {
+			TRY(fixture_do(&fixture, &client,
+				       ask_region_resize(reply->region_info, 2 * MIB)));
+			TRY(fixture_do(&fixture, &client,
+				       ask_region_resize(reply->region_info, MIB / 2)));
+		}
 		if (reply->status == 0 && i < 2)
 			TRY(fixture_do(&fixture, &client, ask_seal(reply->region_info)));
 		if (reply->status == 0 && i % 2 == 0) {
@@ -787,7 +793,10 @@ static void random_life(unsigned nr_steps)
 			if (random_below(8) == 0)
 				fixture.servers[random_below(3)].refuse_to_seal = -ENOMEM;
 			fixture_do(&fixture, &clients[open[which].client],
-				   ask_seal(open[which].reply->region_info));
+				   random_below(2)
+					   ? ask_seal(open[which].reply->region_info)
+					   : ask_region_resize(open[which].reply->region_info,
+							       1 + random_below(20 * MIB)));
 			for (size_t i = 0; i < 3; i++)
 				fixture.servers[i].refuse_to_seal = 0;
 			break;

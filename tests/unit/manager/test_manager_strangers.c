@@ -188,6 +188,11 @@ static Afar__Request *seal(const struct target *target)
 	return ask_seal(&target->region);
 }
 
+static Afar__Request *resize_region(const struct target *target)
+{
+	return ask_region_resize(&target->region, MIB);
+}
+
 static Afar__Request *begin_version(const struct target *target)
 {
 	return ask_begin(&target->region, 1);
@@ -224,7 +229,7 @@ static const struct {
 	{close_region, true},  {free_region, true},	{get_access, true},
 	{look, true},	       {finish, true},		{seal, true},
 	{begin_version, true}, {prepare_version, true}, {publish_version, true},
-	{use_version, true},   {limit_ns, false},
+	{use_version, true},   {limit_ns, false},	{resize_region, true},
 };
 #define ASKS (sizeof(asks) / sizeof(asks[0]))
 
