@@ -67,6 +67,7 @@ void end_claimed(struct file_inode *inode, const struct end_claim *claim, int st
 		/* The manager is told from now on, until it gives a slot again. */
 		ends_stop(ends);
 		ends->slot = 0;
+		ends->has_failed = true;
 	} else if (ends->number == claim->number && is_ours(ends) &&
 		   inode->layout == claim->layout) {
 		if (claim->end > inode->end)
@@ -93,6 +94,9 @@ int end_take_slot(struct file_inode *inode, uint64_t slot)
 	struct afar_target *pool = fs_pool(inode->fs);
 	int ret = 0;
 
+	/* What was written there before may land behind what is written there next. */
+	if (target_is_in_doubt(pool))
+		return 0;
 	/* Another session may have made the pool larger. */
 	if (slot > pool->length / FILE_UNIT)
 		ret = target_look(pool);
@@ -106,12 +110,12 @@ int end_take_slot(struct file_inode *inode, uint64_t slot)
 	pthread_mutex_lock(&inode->lock);
 	if (inode->ends.slot != slot)
 		ends_stop(&inode->ends);
-	inode->ends.slot = slot;
+	inode->ends.slot = inode->ends.has_failed ? 0 : slot;
 	pthread_mutex_unlock(&inode->lock);
 	return 0;
 }
 
-uint64_t end_begin_asking(struct file_inode *inode, bool *wants_end)
+uint64_t end_begin_asking(struct file_inode *inode, bool *wants_end, bool *voids_slot)
 {
 	const bool may = session_has_feature(inode->fs->ns->session, RPC_FEATURE_ENDS);
 	struct file_ends *ends = &inode->ends;
@@ -122,6 +126,7 @@ uint64_t end_begin_asking(struct file_inode *inode, bool *wants_end)
 	*wants_end = may && ends->slot != 0 && !ends->is_appending;
 	if (*wants_end)
 		ends_stop(ends);
+	*voids_slot = ends->has_failed;
 	number = ends->number;
 	pthread_mutex_unlock(&inode->lock);
 	return number;

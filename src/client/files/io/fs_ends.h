@@ -33,8 +33,8 @@ int end_write(struct file_inode *inode, struct end_claim *claim);
 
 /* Takes the slot that the manager has given. */
 int end_take_slot(struct file_inode *inode, uint64_t slot);
-/* Around asking the manager for the end. The end is not ours meanwhile. */
-uint64_t end_begin_asking(struct file_inode *inode, bool *wants_end);
+/* Around asking the manager for the end. The end is not ours meanwhile. `voids_slot`: the manager is to hear that the slot counts for nothing. */
+uint64_t end_begin_asking(struct file_inode *inode, bool *wants_end, bool *voids_slot);
 void end_asked(struct file_inode *inode, uint64_t number, uint64_t asked_at, bool has_end);
 
 /* An append takes the end without asking the manager, if it is ours. False: it is not. The lock is held. */
