@@ -208,12 +208,14 @@ static void tells_before_others_append(void **state)
 static void leaves_in_the_slot_what_was_told(void **state)
 {
 	(void)state;
-	inode.ends.until = 0; /* its time is over */
-	manager.gives_end = true;
-	assert_int_equal(inode_tell_end(&inode, 100, LAYOUT), 0);
-	assert_int_equal(manager.nr_told, 1);
-	assert_int_equal(inode.size, 100);
-	assert_int_equal(slot_end, 100);
+	for (unsigned i = 1; i <= 2; i++) {
+		manager.gives_end = i == 1;
+		inode.ends.until = 0;
+		assert_int_equal(inode_tell_end(&inode, 100 * i, LAYOUT), 0);
+		assert_int_equal(manager.nr_told, i);
+		assert_int_equal(inode.size, 100 * i);
+		assert_int_equal(slot_end, 100 * i);
+	}
 }
 
 /* ---- Slots whose writes fail */

@@ -17,10 +17,16 @@ static bool is_ours(const struct file_ends *ends)
 
 bool end_claim(struct file_inode *inode, uint64_t end, uint64_t layout, struct end_claim *claim)
 {
+	return is_ours(&inode->ends) && end_claim_told(inode, end, layout, claim);
+}
+
+bool end_claim_told(struct file_inode *inode, uint64_t end, uint64_t layout,
+		    struct end_claim *claim)
+{
 	struct file_ends *ends = &inode->ends;
 	struct end_slot slot = {.ino = inode->ino, .layout = layout};
 
-	if (ends->slot == 0 || inode->is_telling || layout != inode->layout || !is_ours(ends))
+	if (ends->slot == 0 || inode->is_telling || layout != inode->layout)
 		return false;
 	/* Threads that wait for their ends to be told have written their bytes. */
 	slot.end = end > inode->wanted ? end : inode->wanted;

@@ -426,7 +426,7 @@ int inode_tell_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 		pthread_mutex_lock(&inode->lock);
 		inode->is_telling = false;
 		/* It may end together with us, so the slot says that, too. */
-		if (ret == 0 && end_claim(inode, told, layout, &claim)) {
+		if (ret == 0 && end_claim_told(inode, told, layout, &claim)) {
 			pthread_mutex_unlock(&inode->lock);
 			end_claimed(inode, &claim, end_write(inode, &claim));
 			pthread_mutex_lock(&inode->lock);
