@@ -104,7 +104,7 @@ static bool give_looked(struct fs *fs, const struct session *session, const Afar
 	}
 }
 
-/* Tells of all that an operation has changed. Of an inode that is gone, or whose end cannot be told, the number alone. */
+/* Tells of all that an operation has changed. It tells the number alone of an inode that is gone, or whose end cannot be told. */
 static int tell_changed(const struct fs *fs, const struct session *session,
 			Afar__FileResult *result)
 {

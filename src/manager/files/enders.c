@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "manager/files/holds.h"
 #include "manager/files/pool.h"
@@ -120,13 +121,23 @@ int end_add_lost(struct file *file, uint64_t session)
 	return add(file, &lost);
 }
 
+static bool is_written(const struct file *file)
+{
+	const struct hold *hold;
+
+	cds_list_for_each_entry (hold, &file->holds, node)
+		if (hold->access & W_OK)
+			return true;
+	return false;
+}
+
 uint64_t end_tail_of(const struct file *file, uint64_t *offset)
 {
 	const uint64_t size = file->inode->size, unit = size / FILE_UNIT, from = size % FILE_UNIT;
 	size_t at = runs_find(file->runs, unit);
 	const struct run *run = at < file->runs->nr ? &file->runs->run[at] : NULL;
 
-	if (from == 0 || file_is_written_elsewhere(file, 0) || !run || run->unit > unit)
+	if (from == 0 || is_written(file) || !run || run->unit > unit)
 		return 0;
 	*offset = (run->pool_unit + unit - run->unit) * FILE_UNIT + from;
 	return FILE_UNIT - from;

@@ -175,7 +175,7 @@ static void ask(struct fs *fs, struct lost_end *lost)
 	}
 	if (ret != 0)
 		piece = layout_piece_at(layout, lost->offset, lost->length);
-	/* What held it has gone. */
+	/* The bytes have gone. */
 	if (!piece.copy || !state_extent_of(fs_core(fs)->state, layout, piece.copy)) {
 		cds_list_add_tail(&lost->node, &fs->lost_ends.over);
 		return;
@@ -263,7 +263,7 @@ static int take_end(struct file *file, const uint8_t *bytes, size_t length)
 		return error_code(-ENOMEM);
 	inode->size = end;
 	inode_touch(inode);
-	/* Whoever has the slot next writes over what said so. */
+	/* The slot will be written over by its next owner. */
 	file_put(file);
 	return 0;
 }
@@ -358,7 +358,7 @@ static int settle(struct fs *fs, struct lost_end *lost, const uint8_t *bytes, si
 	return lost->is_tail ? end_lost(fs, lost, file) : take_slot(fs, lost, file, bytes, length);
 }
 
-/* Whether it counts is known when the batch is committed. */
+/* It counts when the batch is committed. */
 static int settle_told(struct fs *fs, struct lost_end *lost, const uint8_t *bytes, size_t length)
 {
 	lost->retry_at = core_now(fs_core(fs)) + CORE_RETRY_NS;
@@ -483,7 +483,7 @@ static void wait_for(struct looking *looking, uint64_t ino, bool is_change)
 		wait_until(looking, looking->longest);
 }
 
-/* Whoever has the end without having asked for it may be idle, and is asked once more. */
+/* A session that has the end without having asked for it may be idle. It is asked once more. */
 static void wait_to_append(struct looking *looking, uint64_t ino)
 {
 	struct file *file = file_cached(looking->fs, ino);

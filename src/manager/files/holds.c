@@ -431,7 +431,7 @@ bool hold_has_told(const struct file *file, uint64_t session, uint64_t number)
 	return false;
 }
 
-/* What the slot says does not count under another layout. That is committed, because sessions claim ends of layouts that are known. */
+/* A slot does not count under another layout. The new one is committed, because sessions claim ends of layouts that are known. */
 static int void_slot(struct file *file, uint64_t end)
 {
 	struct inode *inode = file_edit(file);

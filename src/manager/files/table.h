@@ -173,8 +173,8 @@ struct gone {
 /* Ends that are read from slots, or were just now. In memory alone, and never taken back. */
 struct lost_ends {
 	void *by_ino; /* tree of struct lost_end: enders.c */
-	/* Each is in one of these: to be asked for; asked for, or to be later, in order of time; not to be had any more; and told of, which counts when
-	 * the batch is committed. */
+	/* Each is in one of these, unless its server is being asked. `fresh`: to be asked for; `later`: likewise when its time has come. `over`: not to
+	 * be had any more. `told`: that counts when the batch is committed. */
 	struct cds_list_head fresh, later, over, told;
 	unsigned nr_asked;
 };

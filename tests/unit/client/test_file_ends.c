@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Ends of files that the manager has left to this session. What happens at the worst moment happens in the seams below: while the bytes and the
+ * Ends of files that the manager has left to this session. The seams below have things happen at their worst moments: while the bytes and the
  * slot are being written, and while the manager is told.
  */
 #include <errno.h>
@@ -260,7 +260,7 @@ static void voids_a_slot_that_failed(void **state)
 	assert_true(manager.last.wants_end);
 }
 
-/* Whoever gives the end up says so, too. */
+/* A session that gives the end up says so, too. */
 static void voids_it_with_the_end(void **state)
 {
 	(void)state;

@@ -15,7 +15,7 @@ struct file_ends {
 	unsigned turn;	 /* the copy that is written next */
 	uint64_t untold; /* the greatest end that the slot alone knows; 0: the manager knows all */
 	bool is_appending; /* an append relies on its being ours */
-	/* A write of the slot has failed. So it may say an end, at once or later, that no write got to, until the manager has been told that it counts
+	/* A write of the slot has failed. So the slot may say an end, at once or later, that no write got to. The manager is to hear that it counts
 	 * for nothing. */
 	bool has_failed;
 };

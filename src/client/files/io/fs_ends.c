@@ -100,7 +100,7 @@ int end_take_slot(struct file_inode *inode, uint64_t slot)
 	struct afar_target *pool = fs_pool(inode->fs);
 	int ret = 0;
 
-	/* What was written there before may land behind what is written there next. */
+	/* An older write of the slot may land behind the next one. */
 	if (target_is_in_doubt(pool))
 		return 0;
 	/* Another session may have made the pool larger. */

@@ -25,7 +25,7 @@ bool end_claim(struct file_inode *inode, uint64_t end, uint64_t layout, struct e
 /* Likewise one that the manager has been told of, whoever has the end: it may forget that. */
 bool end_claim_told(struct file_inode *inode, uint64_t end, uint64_t layout,
 		    struct end_claim *claim);
-/* As end_claim(), with the lock not held. */
+/* Likewise end_claim(), with the lock not held. */
 bool end_begin_claim(struct file_inode *inode, uint64_t end, uint64_t layout,
 		     struct end_claim *claim);
 struct target_piece end_piece(struct end_claim *claim);

@@ -294,7 +294,7 @@ static void test_silent(void **state)
 	OTHER_DO(ask_file_close(2), 0);
 }
 
-/* Whoever has no time to wait for it is told nothing. */
+/* A call that has no time to wait for it is told nothing. */
 static void test_silent_for_too_long(void **state)
 {
 	(void)state;
@@ -579,7 +579,7 @@ static void test_restarted(void **state)
 	assert_int_equal(nr_reads(), 1);
 }
 
-/* Whoever asks before the session has ended waits for that. */
+/* A call that comes before the session has ended waits for that. */
 static void test_restarted_and_asked(void **state)
 {
 	Afar__Reply *opened = NULL;
@@ -640,7 +640,7 @@ static void test_restarted_and_claimed(void **state)
 	assert_true(tell(&client, file, 2 * END));
 }
 
-/* A write of the slot has failed, or may land late. What it says counts for nothing, also after a restart. */
+/* A write of the slot has failed, or may land late. The slot counts for nothing then, also after a restart. */
 static void test_void(void **state)
 {
 	Afar__FileAttributes attributes = {0};
@@ -699,7 +699,7 @@ static void test_failed_commit(void **state)
 	expect_other_size(END);
 }
 
-/* That of the end that was read fails. Nothing is zeroed behind an end that nobody has stored. */
+/* The commit of the end that was read fails. Nothing is zeroed behind an end that nobody has stored. */
 static void test_failed_commit_of_end(void **state)
 {
 	(void)state;
