@@ -16,12 +16,12 @@
 /* Ends one of whom nobody has told that he holds it, or what it has ahead. */
 static int end_one(struct file *file)
 {
-	/* The sessions that hold it close it later; it may get a name before. */
-	if (file_is_held(file) && (file_is_written_elsewhere(file, 0) || !end_may_be_lost(file)))
-		return file_note_ahead(file, true) ?: file_settle(file);
-	/* The record stays until that is known. */
+	/* The record stays until that is known, whoever has it open. */
 	if (end_may_be_lost(file))
 		return file_note_ahead(file, true) ?: end_lose(file);
+	/* The sessions that hold it close it later; it may get a name before. */
+	if (file_is_held(file))
+		return file_note_ahead(file, true) ?: file_settle(file);
 	record_delete_ahead(file->fs, file->ino);
 	return file->inode->nlink != 0 ? file_trim_closed(file) : file_settle(file);
 }

@@ -17,18 +17,24 @@
 
 /* ---- What results tell */
 
-static int tell(const struct file *file, Afar__FileResult *result)
+/* -EBUSY: where it ends cannot be told. */
+static int tell(struct file *file, const struct session *session, Afar__FileResult *result)
 {
+	int ret = end_check_known(file, session);
+
+	if (ret < 0)
+		return ret;
 	result->attributes = attributes_of(file);
 	return result->attributes ? 0 : error_code(-ENOMEM);
 }
 
 /* With the runs that touch [offset, offset + length). */
-static int tell_both(struct file *file, uint64_t offset, uint64_t length, Afar__FileResult *result)
+static int tell_both(struct file *file, const struct session *session, uint64_t offset,
+		     uint64_t length, Afar__FileResult *result)
 {
 	uint64_t end = length < UINT64_MAX - offset ? offset + length : UINT64_MAX;
 	const struct units units = {offset / FILE_UNIT, end / FILE_UNIT + 1};
-	int ret = tell(file, result);
+	int ret = tell(file, session, result);
 
 	return ret == 0 ? file_tell_runs(file, &units, 1, result) : ret;
 }
@@ -44,7 +50,7 @@ static int tell_opened(struct file *file, const struct session *session, uint64_
 
 	result->writers = may_keep ? 1 : 2;
 	result->is_kept = file_has_kept_pages(file, session->number);
-	return tell_both(file, 0, UINT64_MAX, result);
+	return tell_both(file, session, 0, UINT64_MAX, result);
 }
 
 /* ---- Delegating */
@@ -98,8 +104,9 @@ static bool give_looked(struct fs *fs, const struct session *session, const Afar
 	}
 }
 
-/* Tells of all that an operation has changed. */
-static int tell_changed(const struct fs *fs, Afar__FileResult *result)
+/* Tells of all that an operation has changed. It tells the number alone of an inode that is gone, or whose end cannot be told. */
+static int tell_changed(const struct fs *fs, const struct session *session,
+			Afar__FileResult *result)
 {
 	size_t nr = fs->nr_edited < FS_EDITED_MAX ? fs->nr_edited : FS_EDITED_MAX;
 
@@ -108,13 +115,14 @@ static int tell_changed(const struct fs *fs, Afar__FileResult *result)
 	if (!result->changed)
 		return error_code(-ENOMEM);
 	for (size_t i = 0; i < nr; i++) {
-		const struct file *file = fs->edited[i];
+		struct file *file = fs->edited[i];
 		Afar__FileAttributes *attributes;
 
 		if (result->attributes && result->attributes->ino == file->ino)
 			continue;
-		attributes = file->inode ? attributes_of(file)
-					 : MESSAGE_NEW(afar__file_attributes, Afar__FileAttributes);
+		attributes = file->inode && end_check_known(file, session) == 0
+				     ? attributes_of(file)
+				     : MESSAGE_NEW(afar__file_attributes, Afar__FileAttributes);
 		if (!attributes)
 			return error_code(-ENOMEM);
 		attributes->ino = file->ino;
@@ -125,8 +133,8 @@ static int tell_changed(const struct fs *fs, Afar__FileResult *result)
 
 /* ---- Looking */
 
-static int look(struct fs *fs, const struct who *who, const Afar__FileLook *ask,
-		Afar__FileResult *result)
+static int look(struct fs *fs, const struct who *who, const struct session *session,
+		const Afar__FileLook *ask, Afar__FileResult *result)
 {
 	struct file *file = NULL;
 	int ret;
@@ -142,7 +150,7 @@ static int look(struct fs *fs, const struct who *who, const Afar__FileLook *ask,
 		ret = file_get(fs, ask->stat->ino, &file);
 		break;
 	case AFAR__FILE_LOOK__WHAT_LIST:
-		return name_list(fs, who, ask->list, result);
+		return name_list(fs, who, session, ask->list, result);
 	case AFAR__FILE_LOOK__WHAT_READ_LINK:
 		ret = file_get(fs, ask->read_link->ino, &file);
 		if (ret == 0 && !S_ISLNK(file->inode->mode))
@@ -159,7 +167,9 @@ static int look(struct fs *fs, const struct who *who, const Afar__FileLook *ask,
 		return file_list_xattrs(fs, who, ask->list_xattrs, result);
 	case AFAR__FILE_LOOK__WHAT_MAP:
 		ret = file_get(fs, ask->map->ino, &file);
-		return ret == 0 ? tell_both(file, ask->map->offset, ask->map->length, result) : ret;
+		return ret == 0 ? tell_both(file, session, ask->map->offset, ask->map->length,
+					    result)
+				: ret;
 	case AFAR__FILE_LOOK__WHAT_CHECK:
 		return files_check(fs, result);
 	case AFAR__FILE_LOOK__WHAT_LOST:
@@ -170,7 +180,7 @@ static int look(struct fs *fs, const struct who *who, const Afar__FileLook *ask,
 	default:
 		return error_fail(-EOPNOTSUPP, "look at a file: the manager does not know this");
 	}
-	return ret == 0 ? tell(file, result) : ret;
+	return ret == 0 ? tell(file, session, result) : ret;
 }
 
 /* ---- Holding */
@@ -205,12 +215,12 @@ static int hold(struct fs *fs, const struct who *who, const struct session *sess
 			ret = end_give(file, session, &is_given);
 			result->has_end = is_given;
 		}
-		return ret == 0 ? tell(file, result) : ret;
+		return ret == 0 ? tell(file, session, result) : ret;
 	case AFAR__FILE_HOLD__WHAT_CLOSE:
 		return hold_close(fs, session, ask->close->handle);
 	case AFAR__FILE_HOLD__WHAT_APPEND:
 		ret = hold_append(fs, session, ask->append->ino, &file);
-		return ret == 0 ? tell(file, result) : ret;
+		return ret == 0 ? tell(file, session, result) : ret;
 	case AFAR__FILE_HOLD__WHAT_APPENDED:
 		return hold_appended(fs, session, ask->appended);
 	case AFAR__FILE_HOLD__WHAT_RECLAIM:
@@ -242,7 +252,7 @@ static int make(struct fs *fs, const struct who *who, const struct session *sess
 		return ret;
 	result->is_delegated = is_made && !ask->is_nameless && delegation_give(file, session);
 	if (ask->handle == 0)
-		return tell(file, result);
+		return tell(file, session, result);
 	/* Its maker may write it, whatever its permissions say. */
 	if (is_made) {
 		ret = hold_add(file, session, ask->handle, ask->access);
@@ -276,7 +286,7 @@ static int set(struct fs *fs, const struct who *who, const struct session *sessi
 
 	if ((ask->mask & FILE_SET_SIZE) && !(ask->only_asks && ret == 0))
 		end_recall(fs, ask->ino);
-	return ret == 0 ? tell(file, result) : ret;
+	return ret == 0 ? tell(file, session, result) : ret;
 }
 
 /* Finds a file that the session has open. `access`: as that, at least. */
@@ -319,7 +329,7 @@ static int set_extended(struct file *file, const struct session *session,
 		result->ahead_to = inode->spare_to;
 	}
 	result->alone = hold_alone(file, session->number);
-	return tell(file, result);
+	return tell(file, session, result);
 }
 
 /* One that grows may go on without telling of each end. */
@@ -368,7 +378,7 @@ static int punch(struct fs *fs, const struct session *session, const Afar__FileP
 	if (ret == 0 && (!ask->is_spare || file_is_spare(file, ask->offset, ask->length)))
 		ret = file_punch(file, session, ask->offset, ask->length);
 	end_recall(fs, ask->ino);
-	return ret == 0 ? tell_both(file, 0, UINT64_MAX, result) : ret;
+	return ret == 0 ? tell_both(file, session, 0, UINT64_MAX, result) : ret;
 }
 
 /* Gives back what the session has got and not written. Nobody else can have written there if it was alone all the time. */
@@ -429,6 +439,8 @@ static int sync_file(struct fs *fs, const struct session *session, const Afar__F
 	/* It may have been made shorter since. */
 	if (ask->layout == inode->layout && ask->end > inode->size && ask->end <= FILE_SIZE_MAX)
 		inode->size = ask->end;
+	if (ask->voids_slot && ask->layout == inode->layout)
+		inode->layout++;
 	if (ask->is_written &&
 	    (ask->unless_told == 0 || !hold_has_told(file, session->number, ask->unless_told)))
 		inode_touch(inode);
@@ -438,7 +450,7 @@ static int sync_file(struct fs *fs, const struct session *session, const Afar__F
 	if (ret == 0)
 		ret = give_back(file, session, ask);
 	if (ret == 0)
-		ret = tell(file, result);
+		ret = tell(file, session, result);
 	if (ret < 0)
 		return ret;
 	file_put(file);
@@ -467,7 +479,7 @@ static int change(struct fs *fs, const struct who *who, const struct session *se
 		return name_rename(fs, who, ask->rename);
 	case AFAR__FILE_CHANGE__WHAT_LINK:
 		ret = name_link(fs, who, ask->link, &file);
-		return ret == 0 ? tell(file, result) : ret;
+		return ret == 0 ? tell(file, session, result) : ret;
 	case AFAR__FILE_CHANGE__WHAT_SET:
 		return set(fs, who, session, ask->set, result);
 	case AFAR__FILE_CHANGE__WHAT_EXTEND:
@@ -596,7 +608,7 @@ static int run_look(struct fs *fs, const struct who *who, const struct session *
 		    const Afar__Request *request, size_t i, Afar__FileResult *result)
 {
 	const Afar__FileLook *ask = request->files_look->operations[i];
-	int ret = look(fs, who, ask, result);
+	int ret = look(fs, who, session, ask, result);
 
 	if (request->files_look->wants_delegation)
 		result->is_delegated = give_looked(fs, session, ask, ret, result);
@@ -650,7 +662,7 @@ static int run_change(struct fs *fs, const struct who *who, const struct session
 
 	fs->nr_edited = 0;
 	ret = change(fs, who, session, request->files_change->operations[i], result);
-	return ret == 0 ? tell_changed(fs, result) : ret;
+	return ret == 0 ? tell_changed(fs, session, result) : ret;
 }
 
 int files_change(struct core *core, struct session *session, struct event *event)

@@ -2,9 +2,13 @@
 /*
  * Which session has the end of a file for itself, and which ends are lost; see ends.c, which reads these. The undo takes back who has one, but
  * not that one is lost.
+ *
+ * A lost end that was told of stays until the batch is committed: lost_ends_sort() forgets it then. So no tree is changed that a batch may
+ * have to put back.
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "manager/files/holds.h"
 #include "manager/files/pool.h"
@@ -21,34 +25,50 @@ const struct run *end_slot_of(const struct file *file)
 	return last && last->unit >= FILE_SLOT_UNIT ? last : NULL;
 }
 
-/* ---- Giving and taking */
+/* ---- Those that are lost */
 
-int end_set(struct file *file, uint64_t session, uint64_t until)
+COMPARE_BY(compare_lost, lost_end, ino)
+
+void lost_ends_init(struct fs *fs)
 {
-	struct fs *fs = file->fs;
-	struct undo *undo = fs_undo(fs);
-	int ret = undo_room(undo, 2);
+	CDS_INIT_LIST_HEAD(&fs->lost_ends.fresh);
+	CDS_INIT_LIST_HEAD(&fs->lost_ends.later);
+	CDS_INIT_LIST_HEAD(&fs->lost_ends.over);
+	CDS_INIT_LIST_HEAD(&fs->lost_ends.told);
+}
 
-	if (ret < 0)
-		return ret;
-	/* It stays there until no batch can be taken back: ends_drive(). */
-	if (session != 0 && cds_list_empty(&file->ended))
-		cds_list_add_tail(&file->ended, &fs->enders);
-	store_mark(fs_core(fs)->store, &file->holds_mark);
-	undo_set(undo, file->ender, session);
-	undo_set(undo, file->ender_until, until);
-	file->is_ender_asked = false;
-	return 0;
+static bool free_lost(void *argument, void *row)
+{
+	(void)argument;
+	free(row);
+	return true;
+}
+
+void lost_ends_free(struct fs *fs)
+{
+	tree_walk(fs->lost_ends.by_ino, free_lost, NULL);
+	tree_close(&fs->lost_ends.by_ino);
+}
+
+static struct lost_end *find(const struct fs *fs, uint64_t ino)
+{
+	const struct lost_end key = {.ino = ino};
+
+	return tree_find(&fs->lost_ends.by_ino, &key, compare_lost);
 }
 
 struct lost_end *end_find_lost(const struct fs *fs, uint64_t ino)
 {
-	struct lost_end *lost;
+	struct lost_end *lost = fs->lost_ends.by_ino ? find(fs, ino) : NULL;
 
-	cds_list_for_each_entry (lost, &fs->lost_ends, node)
-		if (lost->ino == ino)
-			return lost;
-	return NULL;
+	return lost && !lost->is_settled ? lost : NULL;
+}
+
+struct lost_end *end_find_asked(const struct fs *fs, uint64_t ino, uint64_t number)
+{
+	struct lost_end *lost = end_find_lost(fs, ino);
+
+	return lost && lost->number == number ? lost : NULL;
 }
 
 bool end_is_lost(const struct file *file)
@@ -56,17 +76,192 @@ bool end_is_lost(const struct file *file)
 	return end_find_lost(file->fs, file->ino);
 }
 
-int end_check(const struct file *file, const struct session *session)
+/* One that was settled in this batch is lost anew. */
+static struct lost_end *get_lost(struct fs *fs, uint64_t ino)
+{
+	struct lost_end *lost = find(fs, ino);
+	void *hidden;
+
+	if (lost) {
+		cds_list_del(&lost->node);
+		return lost;
+	}
+	lost = malloc(sizeof(*lost));
+	if (!lost)
+		return NULL;
+	lost->ino = ino;
+	if (tree_add(&fs->lost_ends.by_ino, lost, compare_lost, &hidden) == 0)
+		return lost;
+	free(lost);
+	return NULL;
+}
+
+static int add(struct file *file, const struct lost_end *new)
+{
+	struct fs *fs = file->fs;
+	struct lost_end *lost = get_lost(fs, file->ino);
+
+	if (!lost)
+		return error_code(-ENOMEM);
+	*lost = *new;
+	lost->ino = file->ino;
+	lost->number = ++fs->files->last_recall;
+	cds_list_add_tail(&lost->node, &fs->lost_ends.fresh);
+	return 0;
+}
+
+int end_add_lost(struct file *file, uint64_t session)
+{
+	struct lost_end lost = {.session = session, .length = END_SLOT_BYTES};
+	int ret = file_load_runs(file);
+
+	if (ret < 0 || !end_slot_of(file) || end_is_lost(file))
+		return ret;
+	lost.offset = end_slot_of(file)->pool_unit * FILE_UNIT;
+	return add(file, &lost);
+}
+
+static bool is_written(const struct file *file)
+{
+	const struct hold *hold;
+
+	cds_list_for_each_entry (hold, &file->holds, node)
+		if (hold->access & W_OK)
+			return true;
+	return false;
+}
+
+uint64_t end_tail_of(const struct file *file, uint64_t *offset)
+{
+	const uint64_t size = file->inode->size, unit = size / FILE_UNIT, from = size % FILE_UNIT;
+	size_t at = runs_find(file->runs, unit);
+	const struct run *run = at < file->runs->nr ? &file->runs->run[at] : NULL;
+
+	if (from == 0 || is_written(file) || !run || run->unit > unit)
+		return 0;
+	*offset = (run->pool_unit + unit - run->unit) * FILE_UNIT + from;
+	return FILE_UNIT - from;
+}
+
+int end_clear_tail(struct file *file)
+{
+	struct lost_end lost = {.is_tail = true};
+	int ret = file->inode ? file_load_runs(file) : 0;
+
+	if (ret < 0 || !file->inode || file->inode->nlink == 0 || end_is_lost(file))
+		return ret;
+	lost.layout = file->inode->layout;
+	lost.length = end_tail_of(file, &lost.offset);
+	return lost.length != 0 ? add(file, &lost) : 0;
+}
+
+int end_lose(struct file *file)
+{
+	/* One without a name ends with whoever has it open. */
+	int ret = file->inode && file->inode->nlink != 0 ? end_add_lost(file, 0) : 0;
+
+	return ret == 0 && file->ender != 0 ? end_set(file, 0, 0) : ret;
+}
+
+static void forget(struct fs *fs, struct lost_end *lost)
+{
+	tree_hide(&fs->lost_ends.by_ino, lost, compare_lost);
+	tree_remove_hidden(&fs->lost_ends.by_ino, lost, compare_lost);
+	free(lost);
+}
+
+void lost_ends_sort(struct fs *fs)
+{
+	struct lost_ends *ends = &fs->lost_ends;
+	struct lost_end *lost, *next;
+
+	cds_list_for_each_entry_safe (lost, next, &ends->told, node) {
+		cds_list_del(&lost->node);
+		if (lost->is_settled)
+			forget(fs, lost);
+		else if (lost->is_tail && lost->retry_at == 0)
+			cds_list_add_tail(&lost->node, &ends->fresh);
+		else
+			cds_list_add_tail(&lost->node, &ends->later);
+	}
+}
+
+/* ---- Who is told */
+
+bool end_may_be_lost(struct file *file)
+{
+	const struct inode *inode = file->inode;
+
+	return inode && inode->nlink != 0 && inode->nr_units != 0 && file->slot_owner == 0 &&
+	       file_load_runs(file) == 0 && end_slot_of(file);
+}
+
+/* A copy of the records that nobody has accepted says what is old in any case. */
+bool end_is_left(struct file *file)
+{
+	const struct fs *fs = file->fs;
+
+	return fs->nr_left != 0 && !fs_is_suspect(fs) && end_may_be_lost(file);
+}
+
+static int fail_unknown(const struct file *file)
+{
+	return error_fail(-EBUSY,
+			  "use inode %llu: the session that wrote it last has not told where it "
+			  "ends, and the server that knows does not answer; try again when it is "
+			  "back, see 'afar status'",
+			  (unsigned long long)file->ino);
+}
+
+/* Returns whether another session than that one knows the end, or a slot does. */
+static bool is_others(struct file *file, const struct lost_end *lost, uint64_t session)
+{
+	if (file->ender != 0 && file->ender != session)
+		return true;
+	return lost ? lost->session == 0 || lost->session != session : end_is_left(file);
+}
+
+int end_check_known(struct file *file, const struct session *session)
 {
 	const struct lost_end *lost = end_find_lost(file->fs, file->ino);
 
-	if (!lost || lost->session == session->number)
+	if (lost && lost->is_tail)
 		return 0;
-	return error_fail(-EBUSY,
-			  "change inode %llu: the session that wrote it last has ended, and the "
-			  "server that knows where the file ends does not answer; try again when "
-			  "it is back, see 'afar status'",
-			  (unsigned long long)file->ino);
+	return is_others(file, lost, session->number) ? fail_unknown(file) : 0;
+}
+
+int end_check(struct file *file, const struct session *session)
+{
+	return is_others(file, end_find_lost(file->fs, file->ino), session->number)
+		       ? fail_unknown(file)
+		       : 0;
+}
+
+/* ---- Giving and taking */
+
+int end_set(struct file *file, uint64_t session, uint64_t until)
+{
+	struct fs *fs = file->fs;
+	struct undo *undo = fs_undo(fs);
+	int ret = undo_room(undo, 3);
+
+	if (ret < 0)
+		return ret;
+	store_mark(fs_core(fs)->store, &file->holds_mark);
+	undo_set(undo, fs->nr_enders, fs->nr_enders + (session != 0) - (file->ender != 0));
+	undo_set(undo, file->ender, session);
+	undo_set(undo, file->ender_until, until);
+	file->is_ender_asked = false;
+	return 0;
+}
+
+int end_set_owner(struct file *file, uint64_t session)
+{
+	int ret = file->slot_owner != session ? undo_room(fs_undo(file->fs), 1) : 0;
+
+	if (ret == 0 && file->slot_owner != session)
+		undo_set(fs_undo(file->fs), file->slot_owner, session);
+	return ret;
 }
 
 int end_give(struct file *file, const struct session *session, bool *is_given)
@@ -77,7 +272,7 @@ int end_give(struct file *file, const struct session *session, bool *is_given)
 	*is_given = false;
 	if (ret < 0 || !fs_core(file->fs)->gives_ends || file_is_shared(file, session) ||
 	    file->end_quiet_until > now || file->recaller != 0 || end_is_lost(file) ||
-	    !end_slot_of(file))
+	    !end_slot_of(file) || file->slot_owner != session->number)
 		return ret;
 	*is_given = true;
 	return end_set(file, session->number, now + GIVEN_NS);
@@ -86,37 +281,4 @@ int end_give(struct file *file, const struct session *session, bool *is_given)
 int end_take(struct file *file, uint64_t session)
 {
 	return file->ender == session ? end_set(file, 0, 0) : 0;
-}
-
-int end_add_lost(struct file *file, bool is_silent)
-{
-	struct fs *fs = file->fs;
-	struct lost_end *lost;
-	int ret = file_load_runs(file);
-
-	if (ret < 0 || !end_slot_of(file) || end_find_lost(fs, file->ino))
-		return ret;
-	lost = calloc(1, sizeof(*lost));
-	if (!lost)
-		return error_code(-ENOMEM);
-	lost->ino = file->ino;
-	lost->session = is_silent ? file->ender : 0;
-	lost->number = ++fs->files->last_recall;
-	lost->offset = end_slot_of(file)->pool_unit * FILE_UNIT;
-	lost->length = END_SLOT_BYTES;
-	cds_list_add_tail(&lost->node, &fs->lost_ends);
-	return 0;
-}
-
-int end_lose(struct file *file)
-{
-	int ret = end_add_lost(file, false);
-
-	return ret == 0 && file->ender != 0 ? end_set(file, 0, 0) : ret;
-}
-
-bool end_may_be_lost(struct file *file)
-{
-	return file->inode && file->inode->nlink != 0 && file_load_runs(file) == 0 &&
-	       end_slot_of(file);
 }

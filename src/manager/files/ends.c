@@ -5,13 +5,14 @@
  * (FileRevoke.only_ends, FileEnd.gives_end).
  *
  * If it dies, or answers nothing in time, the end is lost, and read from the slot. Until then nobody changes the file, and its room behind the end that
- * the manager knows stays. A call that only looks waits for a second, and is then told that end.
+ * the manager knows stays. A call waits as long as its caller does, and then fails: nobody is told an end that may be old (end_check_known()). A
+ * listing waits two seconds, and tells no attributes of such a file.
  *
  * A slot is a run behind all that a file can have. Only its session writes there. A write that comes late harms nobody, because no other session gets the
  * end as long as that one has the file open.
  *
- * Enders are in memory alone. After a restart, a file that nobody holds, and that has a slot, has lost its end. Lost ends are never
- * taken back: reading in vain costs a question.
+ * Enders are in memory alone. After a restart, a file that has a slot has lost its end, unless a session tells that it has the slot. Lost ends are
+ * never taken back: reading in vain costs a question.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -32,9 +33,14 @@
 
 /* So long nobody has the end of a file for himself that others have asked for. */
 #define QUIET_NS UINT64_C(100000000)
-/* A call that only looks waits so long for a server. */
-#define LOOK_NS UINT64_C(1000000000)
-#define SOON_NS UINT64_C(1000000)
+/* A session that has told nothing for longer lives, as far as anybody knows, and has so long to answer. */
+#define REST_NS UINT64_C(1000000000)
+/* A listing waits so long. */
+#define LIST_NS UINT64_C(2000000000)
+
+/* Slots that are read at once of a file system, and how often one is that its server cannot read. */
+#define ASKED_MAX  64U
+#define FAILED_MAX 10U
 
 /* Units that a file system may still have, or no file gets a slot: a file may have all of the last ones. */
 #define ROOM_MIN 1024U
@@ -82,7 +88,7 @@ int end_make_slot(struct file *file, const struct session *session, uint64_t *ou
 	/* Without room for one it goes without. */
 	slot = end_slot_of(file);
 	*out = slot ? slot->pool_unit + 1 : 0;
-	return 0;
+	return slot ? end_set_owner(file, session->number) : 0;
 }
 
 /* ---- Reading slots */
@@ -122,83 +128,113 @@ static int has_tail(struct fs *fs, const struct lost_end *lost)
 	return ret;
 }
 
-static void ask(struct fs *fs, struct lost_end *lost)
+/* It is asked for when a second is over. */
+static void put_off(struct fs *fs, struct lost_end *lost)
 {
-	int ret = lost->is_tail ? has_tail(fs, lost) : 1;
-	struct core *core = fs_core(fs);
-	const struct namespace *ns = fs_namespace(fs);
-	const struct layout *layout = ns ? volume_region(ns)->layout : NULL;
-	struct layout_piece piece = {0};
-	const struct layout_home *home;
-	const struct pool *pool;
-	struct outgoing *outgoing;
-	Afar__Request *request;
+	lost->retry_at = core_now(fs_core(fs)) + CORE_RETRY_NS;
+	cds_list_add_tail(&lost->node, &fs->lost_ends.later);
+}
 
-	if (ret < 0) {
-		lost->retry_at = core_now(core) + CORE_RETRY_NS;
-		return;
-	}
-	if (layout && ret != 0)
-		piece = layout_piece_at(layout, lost->offset, lost->length);
-	lost->has_no_slot = !piece.copy || !state_extent_of(core->state, layout, piece.copy);
-	if (lost->has_no_slot)
-		return;
-	home = layout_home_of(layout, piece.copy);
-	pool = state_pool(core->state, home);
-	lost->retry_at = core_now(core) + CORE_RETRY_NS;
-	if (!pool || !pool_is_up(pool) || (lost->is_tail && pool->server->live->retry_at != 0))
-		return;
-	outgoing = outgoing_new(answered, pool->server->live);
-	request = new_request(fs, home, &piece, lost);
+/* `pool`: of the server that has the bytes, which is up. */
+static bool send(struct fs *fs, struct lost_end *lost, const struct pool *pool,
+		 const struct layout_piece *piece, const struct layout_home *home)
+{
+	struct outgoing *outgoing = outgoing_new(answered, pool->server->live);
+	Afar__Request *request = new_request(fs, home, piece, lost);
+
 	if (!outgoing || !request) {
 		outgoing_free(outgoing);
 		if (request)
 			afar__request__free_unpacked(request, NULL);
-		return;
+		return false;
 	}
 	/* It must not be zeroed later, when somebody writes there: the server drops orders of a connection that has ended. */
 	outgoing->may_fail = !lost->is_tail;
 	outgoing->fs = fs->number;
+	outgoing->ino = lost->ino;
 	outgoing->recall = lost->number;
 	outgoing->extents.home = pool_home(pool);
-	lost->is_asked = true;
-	server_call(core, pool->server->live, server_timeout_ms(pool->server->live), request,
+	fs->lost_ends.nr_asked++;
+	server_call(fs_core(fs), pool->server->live, server_timeout_ms(pool->server->live), request,
 		    outgoing);
+	return true;
+}
+
+/* It is in no list. */
+static void ask(struct fs *fs, struct lost_end *lost)
+{
+	int ret = lost->is_tail ? has_tail(fs, lost) : 1;
+	const struct layout *layout = volume_region(fs_namespace(fs))->layout;
+	struct layout_piece piece = {0};
+	const struct layout_home *home;
+	const struct pool *pool;
+
+	if (ret < 0) {
+		put_off(fs, lost);
+		return;
+	}
+	if (ret != 0)
+		piece = layout_piece_at(layout, lost->offset, lost->length);
+	/* The bytes have gone. */
+	if (!piece.copy || !state_extent_of(fs_core(fs)->state, layout, piece.copy)) {
+		cds_list_add_tail(&lost->node, &fs->lost_ends.over);
+		return;
+	}
+	home = layout_home_of(layout, piece.copy);
+	pool = state_pool(fs_core(fs)->state, home);
+	if (!pool || !pool_is_up(pool) || (lost->is_tail && pool->server->live->retry_at != 0) ||
+	    !send(fs, lost, pool, &piece, home))
+		put_off(fs, lost);
+}
+
+/* Those whose time has come are asked for again. */
+static void take_due(struct lost_ends *ends, uint64_t now)
+{
+	struct lost_end *lost, *next;
+
+	cds_list_for_each_entry_safe (lost, next, &ends->later, node) {
+		if (lost->retry_at > now)
+			return;
+		cds_list_move(&lost->node, &ends->fresh);
+	}
 }
 
 void ends_drive(struct fs *fs)
 {
-	const uint64_t now = core_now(fs_core(fs));
-	struct file *file, *next;
-	struct lost_end *lost;
+	struct lost_ends *ends = &fs->lost_ends;
+	struct lost_end *lost, *next;
 
-	cds_list_for_each_entry_safe (file, next, &fs->enders, ended) {
-		if (file->ender != 0)
-			continue;
-		cds_list_del(&file->ended);
-		CDS_INIT_LIST_HEAD(&file->ended);
-	}
+	if (!ends->by_ino)
+		return;
+	lost_ends_sort(fs);
 	if (!fs_namespace(fs))
 		return;
-	cds_list_for_each_entry (lost, &fs->lost_ends, node)
-		if (!lost->is_asked && !lost->has_no_slot && lost->retry_at <= now)
-			ask(fs, lost);
+	take_due(ends, core_now(fs_core(fs)));
+	cds_list_for_each_entry_safe (lost, next, &ends->fresh, node) {
+		if (ends->nr_asked == ASKED_MAX)
+			return;
+		cds_list_del(&lost->node);
+		ask(fs, lost);
+	}
+}
+
+static bool is_empty(const struct cds_list_head *list)
+{
+	return list->next == list;
 }
 
 uint64_t ends_next(const struct fs *fs)
 {
-	uint64_t next = CORE_NEVER;
-	const struct lost_end *lost;
+	const struct lost_ends *ends = &fs->lost_ends;
 
-	if (!fs_namespace(fs))
-		return next;
-	cds_list_for_each_entry (lost, &fs->lost_ends, node) {
-		uint64_t due = lost->has_no_slot ? 0 : lost->retry_at;
-
-		if (!lost->is_asked && due < next)
-			next = due;
-	}
-	return next;
+	if (!ends->by_ino || !fs_namespace(fs))
+		return CORE_NEVER;
+	if (!is_empty(&ends->over) || !is_empty(&ends->told) ||
+	    (!is_empty(&ends->fresh) && ends->nr_asked < ASKED_MAX))
+		return 0;
+	return is_empty(&ends->later)
+		       ? CORE_NEVER
+		       : cds_list_first_entry(&ends->later, struct lost_end, node)->retry_at;
 }
 
 /* ---- What a slot said */
@@ -227,7 +263,9 @@ static int take_end(struct file *file, const uint8_t *bytes, size_t length)
 		return error_code(-ENOMEM);
 	inode->size = end;
 	inode_touch(inode);
-	return file_set_dirty(file);
+	/* The slot will be written over by its next owner. */
+	file_put(file);
+	return 0;
 }
 
 /* Its session may append what it has begun. So nobody else does until it has said that it does not. */
@@ -254,13 +292,11 @@ static int end_file(struct file *file)
 
 static int forget(struct fs *fs, struct lost_end *lost)
 {
-	int ret = undo_room(fs_undo(fs), 2);
+	int ret = undo_room(fs_undo(fs), 1);
 
-	if (ret < 0)
-		return ret;
-	undo_unlink(fs_undo(fs), &lost->node);
-	undo_gone(fs_undo(fs), lost, free);
-	return 0;
+	if (ret == 0)
+		undo_set(fs_undo(fs), lost->is_settled, true);
+	return ret;
 }
 
 static int end_lost(struct fs *fs, struct lost_end *lost, struct file *file)
@@ -272,24 +308,17 @@ static int end_lost(struct fs *fs, struct lost_end *lost, struct file *file)
 	return ret == 0 ? fs_may_fail(fs, file->ino, mark, end_file(file)) : ret;
 }
 
-/* The dead session may have begun to write behind the end. If nobody else writes there, the rest of the last unit is to be zeroed. Returns whether it
- * is; -ENOMEM. The session that had the end waits for that, too. */
+/* Returns whether the rest of the last unit is to be zeroed, when the batch is committed; -ENOMEM. The session that had the end waits for that, too. */
 static int begin_tail(struct lost_end *lost, const struct file *file)
 {
 	struct undo *undo = fs_undo(file->fs);
-	const uint64_t size = file->inode->size, from = size % FILE_UNIT;
-	size_t at = runs_find(file->runs, size / FILE_UNIT);
-	const struct run *run = at < file->runs->nr ? &file->runs->run[at] : NULL;
-	int ret;
+	uint64_t offset, length = end_tail_of(file, &offset);
+	int ret = length != 0 ? undo_room(undo, 6) : 0;
 
-	if (from == 0 || file_is_written_elsewhere(file, 0) || !run || run->unit > size / FILE_UNIT)
-		return 0;
-	ret = undo_room(undo, 6);
-	if (ret < 0)
+	if (length == 0 || ret < 0)
 		return ret;
-	undo_set(undo, lost->offset,
-		 (run->pool_unit + size / FILE_UNIT - run->unit) * FILE_UNIT + from);
-	undo_set(undo, lost->length, FILE_UNIT - from);
+	undo_set(undo, lost->offset, offset);
+	undo_set(undo, lost->length, length);
 	undo_set(undo, lost->is_tail, true);
 	undo_set(undo, lost->session, 0);
 	undo_set(undo, lost->layout, file->inode->layout);
@@ -329,54 +358,63 @@ static int settle(struct fs *fs, struct lost_end *lost, const uint8_t *bytes, si
 	return lost->is_tail ? end_lost(fs, lost, file) : take_slot(fs, lost, file, bytes, length);
 }
 
+/* It counts when the batch is committed. */
+static int settle_told(struct fs *fs, struct lost_end *lost, const uint8_t *bytes, size_t length)
+{
+	lost->retry_at = core_now(fs_core(fs)) + CORE_RETRY_NS;
+	cds_list_add_tail(&lost->node, &fs->lost_ends.told);
+	return settle(fs, lost, bytes, length);
+}
+
 int ends_work(struct fs *fs)
 {
 	struct lost_end *lost, *next;
 	int ret = 0;
 
-	cds_list_for_each_entry_safe (lost, next, &fs->lost_ends, node) {
-		if (!lost->has_no_slot || !fs_namespace(fs) || ret < 0)
-			continue;
+	if (!fs_namespace(fs))
+		return 0;
+	cds_list_for_each_entry_safe (lost, next, &fs->lost_ends.over, node) {
 		if (!lost->is_tail)
 			log_warn_some(
 				"file system '%s': what a session wrote last to inode %llu may be "
 				"lost, with the server that knew where the file ends",
 				fs_namespace(fs)->name, (unsigned long long)lost->ino);
-		ret = settle(fs, lost, NULL, 0);
+		cds_list_del(&lost->node);
+		ret = settle_told(fs, lost, NULL, 0);
+		if (ret < 0)
+			break;
 	}
 	return ret;
+}
+
+/* Returns whether the bytes are lost. A device may read again what it could not: it has some seconds for that. */
+static bool is_over(struct lost_end *lost, int status)
+{
+	if (status == -EIO)
+		return ++lost->nr_failed >= FAILED_MAX;
+	return status == -AFAR_ELOST || status == -ERANGE || status == -EBADMSG;
 }
 
 static int answered(struct core *core, struct outgoing *outgoing, struct event *event, bool is_done)
 {
 	const Afar__Reply *answer = event->answer;
 	struct fs *fs = files_find(core, outgoing->fs);
-	struct lost_end *lost, *found = NULL;
+	struct lost_end *lost;
 
 	if (!fs)
 		return 0;
-	cds_list_for_each_entry (lost, &fs->lost_ends, node)
-		if (lost->number == outgoing->recall)
-			found = lost;
-	if (!found)
+	fs->lost_ends.nr_asked--;
+	lost = end_find_asked(fs, outgoing->ino, outgoing->recall);
+	if (!lost)
 		return 0;
-	found->is_asked = false;
-	found->retry_at = core_now(core) + CORE_RETRY_NS;
 	if (is_done && answer->result_case == AFAR__REPLY__RESULT_EXTENT_BYTES)
-		return settle(fs, found, answer->extent_bytes->data.data,
-			      answer->extent_bytes->data.len);
-	/* Others may pass. */
-	found->has_no_slot = answer && (answer->status == -AFAR_ELOST ||
-					answer->status == -ERANGE || answer->status == -EBADMSG);
+		return settle_told(fs, lost, answer->extent_bytes->data.data,
+				   answer->extent_bytes->data.len);
+	if (is_done || (answer && is_over(lost, answer->status)))
+		cds_list_add_tail(&lost->node, &fs->lost_ends.over);
+	else
+		put_off(fs, lost);
 	return 0;
-}
-
-void ends_free(struct fs *fs)
-{
-	struct lost_end *lost, *next;
-
-	cds_list_for_each_entry_safe (lost, next, &fs->lost_ends, node)
-		free(lost);
 }
 
 /* ---- Who waits */
@@ -387,53 +425,72 @@ struct looking {
 	struct event *event;
 	struct fs *fs;
 	uint64_t until;
+	uint64_t longest; /* it waits until then */
 };
 
 static void wait_until(struct looking *looking, uint64_t until)
 {
-	if (until > looking->event->answer_by)
-		until = looking->event->answer_by;
+	if (until > looking->longest)
+		until = looking->longest;
 	if (until > looking->until)
 		looking->until = until;
 }
 
-/* A call that only looks waits no longer than that. */
-static uint64_t look_until(const struct looking *looking)
+/* Returns whether the session has to tell where a file ends first, and may have begun to. */
+static bool await_ender(struct looking *looking, struct file *file)
 {
-	if (looking->event->end_until == 0)
-		looking->event->end_until = core_now(looking->core) + LOOK_NS;
-	return looking->event->end_until;
+	const uint64_t now = core_now(looking->core);
+
+	if (file->ender == 0 || file->ender == looking->event->session)
+		return false;
+	file->end_quiet_until = now + QUIET_NS;
+	if (file->ender_until <= now && !file->is_ender_asked)
+		file->ender_until = now + REST_NS;
+	if (file->ender_until <= now) {
+		/* Without memory it is tried again. */
+		if (end_add_lost(file, file->ender) < 0)
+			wait_until(looking, now + QUIET_NS);
+		return false;
+	}
+	file->is_ender_asked = true;
+	end_ask(file);
+	wait_until(looking, file->ender_until);
+	return true;
 }
 
-static void wait_for_lost(struct looking *looking, bool is_change)
+/* The file that a call is about, if others may know where it ends. NULL: there is none. */
+static struct file *find(const struct looking *looking, uint64_t ino)
 {
-	wait_until(looking, is_change ? looking->event->answer_by : look_until(looking));
+	struct file *file = NULL;
+
+	/* After a restart, or when its end is lost, it may be in no memory. */
+	if (looking->fs->nr_left == 0 && !end_find_lost(looking->fs, ino))
+		return file_cached(looking->fs, ino);
+	return ino != 0 && file_get(looking->fs, ino, &file) == 0 ? file : NULL;
 }
 
 static void wait_for(struct looking *looking, uint64_t ino, bool is_change)
 {
-	const struct lost_end *lost = end_find_lost(looking->fs, ino);
-	const uint64_t now = core_now(looking->core);
+	struct file *file = find(looking, ino);
+	const struct lost_end *lost;
+
+	/* Else it is gone, or has been closed by all. */
+	if (!file || await_ender(looking, file))
+		return;
+	lost = end_find_lost(looking->fs, ino);
+	if (lost ? lost->session != looking->event->session && (is_change || !lost->is_tail)
+		 : end_is_left(file))
+		wait_until(looking, looking->longest);
+}
+
+/* A session that has the end without having asked for it may be idle. It is asked once more. */
+static void wait_to_append(struct looking *looking, uint64_t ino)
+{
 	struct file *file = file_cached(looking->fs, ino);
 
-	if (lost) {
-		if (lost->session != looking->event->session)
-			wait_for_lost(looking, is_change);
-		return;
-	}
-	if (!file || file->ender == 0 || file->ender == looking->event->session)
-		return;
-	file->end_quiet_until = now + QUIET_NS;
-	/* One who has not written for long lives, as far as anybody knows: he has a second, too. */
-	if (file->ender_until <= now && !file->is_ender_asked)
-		file->ender_until = now + LOOK_NS;
-	if (file->ender_until > now) {
-		file->is_ender_asked = true;
+	if (file && file->is_appender_forced && file->appender != looking->event->session)
 		end_ask(file);
-		wait_until(looking, file->ender_until);
-	} else if (end_add_lost(file, true) == 0 && end_is_lost(file)) {
-		wait_for_lost(looking, is_change);
-	}
+	wait_for(looking, ino, true);
 }
 
 static void wait_for_name(struct looking *looking, uint64_t dir, const char *name, bool is_change)
@@ -455,12 +512,33 @@ static void wait_for_path(struct looking *looking, const Afar__FileWho *asker,
 		wait_for(looking, file->ino, false);
 }
 
-static int look_at_entry(void *argument, const char *name, uint64_t ino, uint32_t type)
+/* Inodes of a listing. The store allows no other reading while it is ranged over. */
+struct inodes {
+	uint64_t *list;
+	size_t nr;
+};
+
+static int add_entry(void *argument, const char *name, uint64_t ino, uint32_t type)
 {
+	struct inodes *inodes = argument;
+
 	(void)name;
 	(void)type;
-	wait_for(argument, ino, false);
+	inodes->list[inodes->nr++] = ino;
 	return 0;
+}
+
+static void wait_for_list(struct looking *looking, const Afar__FileList *ask)
+{
+	const size_t max = list_max(ask);
+	struct inodes inodes = {.list = calloc(max, sizeof(*inodes.list))};
+
+	/* Without memory the listing fails, too. */
+	if (inodes.list &&
+	    record_range_names(looking->fs, ask->dir, ask->after, max, add_entry, &inodes) == 0)
+		for (size_t i = 0; i < inodes.nr; i++)
+			wait_for(looking, inodes.list[i], false);
+	free(inodes.list);
 }
 
 static void wait_for_look(struct looking *looking, const Afar__FileWho *who,
@@ -478,9 +556,7 @@ static void wait_for_look(struct looking *looking, const Afar__FileWho *who,
 		break;
 	case AFAR__FILE_LOOK__WHAT_LIST:
 		if (ask->list->with_attributes)
-			record_range_names(looking->fs, ask->list->dir, ask->list->after,
-					   ask->list->max != 0 ? ask->list->max : SIZE_MAX,
-					   look_at_entry, looking);
+			wait_for_list(looking, ask->list);
 		break;
 	case AFAR__FILE_LOOK__WHAT_MAP:
 		wait_for(looking, ask->map->ino, false);
@@ -495,7 +571,7 @@ static void wait_for_hold(struct looking *looking, const Afar__FileHold *ask)
 	if (ask->what_case == AFAR__FILE_HOLD__WHAT_OPEN)
 		wait_for(looking, ask->open->ino, ask->open->access & W_OK);
 	else if (ask->what_case == AFAR__FILE_HOLD__WHAT_APPEND)
-		wait_for(looking, ask->append->ino, true);
+		wait_to_append(looking, ask->append->ino);
 }
 
 static void wait_for_change(struct looking *looking, const Afar__FileChange *ask)
@@ -526,18 +602,29 @@ static void wait_for_change(struct looking *looking, const Afar__FileChange *ask
 	}
 }
 
-/* Returns whether there is nothing to wait for: the usual case. After a restart, ends may be about to be lost. */
-static bool is_idle(struct looking *looking)
+/* Returns whether there is nothing to wait for: the usual case. */
+static bool is_idle(const struct fs *fs)
 {
-	const struct fs *fs = looking->fs;
-	const uint64_t until = looking->event->request->call_case == AFAR__REQUEST__CALL_FILES_LOOK
-				       ? look_until(looking)
-				       : looking->event->answer_by;
+	return fs->nr_enders == 0 && !fs->lost_ends.by_ino && fs->nr_left == 0;
+}
 
-	if (looking->core->gives_ends && fs->nr_left != 0 && fs->nr_unreclaimed == 0 &&
-	    !fs_is_suspect(fs) && until > core_now(looking->core))
-		wait_until(looking, core_now(looking->core) + SOON_NS);
-	return fs->enders.next == &fs->enders && fs->lost_ends.next == &fs->lost_ends;
+static bool is_listing(const Afar__FilesLook *ask)
+{
+	return ask->n_operations == 1 &&
+	       ask->operations[0]->what_case == AFAR__FILE_LOOK__WHAT_LIST;
+}
+
+/* Until when a call waits at most. */
+static uint64_t longest_of(struct core *core, struct event *event)
+{
+	const Afar__Request *request = event->request;
+
+	if (request->call_case != AFAR__REQUEST__CALL_FILES_LOOK ||
+	    !is_listing(request->files_look))
+		return event->answer_by;
+	if (event->end_until == 0)
+		event->end_until = core_now(core) + LIST_NS;
+	return event->end_until < event->answer_by ? event->end_until : event->answer_by;
 }
 
 uint64_t ends_wait(struct core *core, struct event *event, struct fs *fs)
@@ -545,8 +632,9 @@ uint64_t ends_wait(struct core *core, struct event *event, struct fs *fs)
 	struct looking looking = {.core = core, .event = event, .fs = fs};
 	const Afar__Request *request = event->request;
 
-	if (is_idle(&looking))
-		return looking.until;
+	if (request->call_case != AFAR__REQUEST__CALL_FILES_HOLD && is_idle(fs))
+		return 0;
+	looking.longest = longest_of(core, event);
 	switch (request->call_case) {
 	case AFAR__REQUEST__CALL_FILES_LOOK:
 		for (size_t i = 0; i < request->files_look->n_operations; i++)

@@ -123,8 +123,9 @@ int hold_open(struct fs *fs, const struct who *who, const struct session *sessio
 		return error_fail(-EINVAL, "open inode %llu: it is neither file nor directory",
 				  (unsigned long long)ask->ino);
 	ret = check_access(who, inode, ask->access & (R_OK | W_OK));
-	if (ret == 0 && (ask->access & W_OK))
-		ret = end_check(*out, session);
+	if (ret == 0)
+		ret = ask->access & W_OK ? end_check(*out, session)
+					 : end_check_known(*out, session);
 	if (ret < 0)
 		return ret;
 	look(*out, session->number);
@@ -215,6 +216,9 @@ int hold_append(struct fs *fs, const struct session *session, uint64_t ino, stru
 
 	if (ret != 0)
 		return ret;
+	ret = end_check(*out, session);
+	if (ret != 0)
+		return ret;
 	if (hold_append_until(*out, session->number) != 0)
 		return error_fail(-EBUSY,
 				  "append to inode %llu: session %llx is appending, and does not "
@@ -264,15 +268,19 @@ static int end_unheld(struct file *file)
 	return ret == 0 ? fs_may_fail(file->fs, file->ino, mark, file_settle(file)) : ret;
 }
 
-/* Returns whether the end of a file may be known by its slot alone, after a hold of it was dropped. `has_left`: the session has told
- * nothing. Others that write the file meanwhile tell of their ends. */
-static bool has_lost_end(struct file *file, const struct hold *hold, bool has_left)
+/* A hold of the session's was dropped. If that was the last one to write, its slot alone may know the end. `has_left`: it cannot tell any more. */
+static int leave_end(struct file *file, uint64_t session, bool has_left)
 {
-	if (holds_to_write(file, hold->session))
-		return false;
-	return file->ender == hold->session ||
-	       (has_left && (hold->access & W_OK) && !file_is_written_elsewhere(file, 0) &&
-		end_may_be_lost(file));
+	bool was_owner = file->slot_owner == session;
+	int ret = 0;
+
+	if (holds_to_write(file, session))
+		return 0;
+	if (was_owner)
+		ret = end_set_owner(file, 0);
+	if (ret == 0 && file->ender == session)
+		return end_lose(file);
+	return ret == 0 && was_owner && has_left ? end_clear_tail(file) : ret;
 }
 
 static int drop(struct hold *hold, bool has_left)
@@ -297,8 +305,7 @@ static int drop(struct hold *hold, bool has_left)
 		if (ret != 0)
 			return ret;
 	}
-	if (has_lost_end(file, hold, has_left))
-		ret = end_lose(file);
+	ret = leave_end(file, hold->session, has_left);
 	if (ret < 0)
 		return ret;
 	/* If its session has ended, nobody else reclaims what it wrote after a restart. */
@@ -424,6 +431,21 @@ bool hold_has_told(const struct file *file, uint64_t session, uint64_t number)
 	return false;
 }
 
+/* A slot does not count under another layout. The new one is committed, because sessions claim ends of layouts that are known. */
+static int void_slot(struct file *file, uint64_t end)
+{
+	struct inode *inode = file_edit(file);
+
+	if (!inode)
+		return error_code(-ENOMEM);
+	if (end > inode->size && end <= FILE_SIZE_MAX)
+		inode->size = end;
+	inode_touch(inode);
+	inode->layout++;
+	file_put(file);
+	return 0;
+}
+
 int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *ask,
 	     struct file **out)
 {
@@ -450,6 +472,8 @@ int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *
 				  "tell of what was written to inode %llu: it was made shorter "
 				  "meanwhile; write again",
 				  (unsigned long long)ask->ino);
+	if (ask->voids_slot)
+		return void_slot(*out, ask->end);
 	if (ask->keeps_times && ask->end <= (*out)->inode->size)
 		return 0;
 	inode = file_edit(*out);
@@ -476,6 +500,9 @@ static int reclaim_one(struct fs *fs, const struct session *session, const Afar_
 		return 0;
 	if (ret == 0)
 		ret = hold_add(file, session, ask->handles[i], ask->accesses[i]);
+	/* Its end covers what the slot says. */
+	if (ret == 0 && (ask->accesses[i] & W_OK) && (ask->accesses[i] & FILE_HAS_SLOT))
+		ret = end_set_owner(file, session->number);
 	/* The end that it reclaims covers what it was appending, and others go on behind that. */
 	if (ret == 0 && file->appender == session->number)
 		ret = set_appender(file, 0, 0, 0);

@@ -40,15 +40,16 @@ int hold_give_end(struct file *file, uint64_t session);
 
 /* One that is read from its slot. */
 struct lost_end {
-	struct cds_list_head node; /* of the fs */
+	struct cds_list_head
+		node; /* in one of the lists of fs->lost_ends; in none while its server is asked */
 	uint64_t ino;
 	uint64_t layout;	 /* of a tail: that the file had */
 	uint64_t session;	 /* that had it, and may go on; 0: there is none */
 	uint64_t number;	 /* never the same again */
 	uint64_t offset, length; /* what is read, or zeroed, of the pool: bytes */
-	bool is_tail; /* the slot has been read, and the rest of the last unit is zeroed */
-	bool is_asked;
-	bool has_no_slot; /* what held it has gone, or does not tell */
+	bool is_tail; /* the slot has been read, and the rest of the last unit is zeroed. Taken back, as the next */
+	bool is_settled;    /* it is not lost any more */
+	unsigned nr_failed; /* so often its server could not read it */
 	uint64_t retry_at;
 };
 
@@ -58,8 +59,21 @@ const struct run *end_slot_of(const struct file *file);
 int end_set(struct file *file, uint64_t session, uint64_t until);
 /* NULL: the end of the inode is not lost. */
 struct lost_end *end_find_lost(const struct fs *fs, uint64_t ino);
-/* `is_silent`: its session was not heard of in time. Notes nothing for the undo: also outside of batches. */
-int end_add_lost(struct file *file, bool is_silent);
+/* `session`: that had it, and may go on; 0: there is none. Notes nothing for the undo: also outside of batches. */
+int end_add_lost(struct file *file, uint64_t session);
+/* Finds the rest of the file's last unit, if nobody has it open to write: whoever is dead may have begun to write there. In bytes of the pool; 0:
+ * there is none. The runs are there. */
+uint64_t end_tail_of(const struct file *file, uint64_t *offset);
+/* Has that zeroed, before others may change the file. Its session has told where it ends, and left. */
+int end_clear_tail(struct file *file);
+/* Finds one that was asked for with this number. NULL: it is not lost any more. */
+struct lost_end *end_find_asked(const struct fs *fs, uint64_t ino, uint64_t number);
+/* Between batches: forgets what is settled, and gives each of the others its list. */
+void lost_ends_sort(struct fs *fs);
+void lost_ends_init(struct fs *fs);
+void lost_ends_free(struct fs *fs);
+/* Notes that the session was given the slot, or nobody has it any more: 0. -ENOMEM. */
+int end_set_owner(struct file *file, uint64_t session);
 /* Gives the session the end of a file, if it may have that. */
 int end_give(struct file *file, const struct session *session, bool *is_given);
 /* Takes it from the session, if it has it, because that one has told where it is. */
@@ -67,10 +81,14 @@ int end_take(struct file *file, uint64_t session);
 /* The session that had the end is gone, or not known: the end is read from the slot, if there is one. */
 int end_lose(struct file *file);
 bool end_is_lost(const struct file *file);
-/* Returns whether nobody may have told where it ends, after a restart. */
+/* Returns whether a slot alone may say where it ends, after a restart: nobody has told that it has the slot. */
 bool end_may_be_lost(struct file *file);
-/* -EBUSY: the end of a file that the session is about to change is being read. */
-int end_check(const struct file *file, const struct session *session);
+/* Likewise, and that is still to be found out. */
+bool end_is_left(struct file *file);
+/* -EBUSY: the manager cannot tell the session where the file ends. */
+int end_check_known(struct file *file, const struct session *session);
+/* Likewise for one that is about to change it. */
+int end_check(struct file *file, const struct session *session);
 
 /* ---- ends.c */
 
@@ -82,11 +100,10 @@ uint64_t ends_wait(struct core *core, struct event *event, struct fs *fs);
 void ends_drive(struct fs *fs);
 int ends_work(struct fs *fs);
 uint64_t ends_next(const struct fs *fs);
-void ends_free(struct fs *fs);
 
 /* ---- recalls.c */
 
-/* Asks the session that has the end of a file to give it up, once questions_send() is called. */
+/* Asks the session that has the end of a file, or may be appending, to give it up, once questions_send() is called. */
 void end_ask(struct file *file);
 
 /* True: another session has it open, and has not given it up for a change. */

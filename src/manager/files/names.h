@@ -20,8 +20,10 @@ int check_name(const char *name);
 int name_lookup(struct fs *fs, const struct who *who, uint64_t dir, const char *name,
 		struct file **out);
 int name_walk(struct fs *fs, const struct who *who, const Afar__FileWalk *ask, struct file **out);
-int name_list(struct fs *fs, const struct who *who, const Afar__FileList *ask,
-	      Afar__FileResult *result);
+/* Names of one listing at most. */
+size_t list_max(const Afar__FileList *ask);
+int name_list(struct fs *fs, const struct who *who, const struct session *session,
+	      const Afar__FileList *ask, Afar__FileResult *result);
 
 /* ---- attributes.c */
 

@@ -447,10 +447,11 @@ static void ask_other(struct file *file, const struct hold *hold, unsigned what)
 
 void end_ask(struct file *file)
 {
+	const uint64_t session = file->ender != 0 ? file->ender : file->appender;
 	const struct hold *hold;
 
 	cds_list_for_each_entry (hold, &file->holds, node)
-		if (hold->session == file->ender && (hold->access & W_OK))
+		if (hold->session == session && (hold->access & W_OK))
 			ask_other(file, hold, HOLD_ENDS);
 }
 

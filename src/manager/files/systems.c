@@ -40,14 +40,12 @@ static struct fs *fs_new(struct files *files, uint64_t number)
 	CDS_INIT_LIST_HEAD(&fs->returned);
 	CDS_INIT_LIST_HEAD(&fs->questions);
 	CDS_INIT_LIST_HEAD(&fs->users);
-	CDS_INIT_LIST_HEAD(&fs->enders);
-	CDS_INIT_LIST_HEAD(&fs->lost_ends);
+	lost_ends_init(fs);
 	return fs;
 }
 
 static void file_free(struct file *file)
 {
-	cds_list_del(&file->ended);
 	locks_free(file);
 	free(file->inode);
 	free(file->runs);
@@ -83,7 +81,7 @@ static void fs_free(void *argument)
 	tree_close(&fs->files_by_ino);
 	space_end(&fs->space);
 	gone_free(fs);
-	ends_free(fs);
+	lost_ends_free(fs);
 	free(fs->unreclaimed);
 	free(fs->left);
 	free(fs);

@@ -92,7 +92,6 @@ static int find_place(struct fs *fs, uint64_t ino, struct file **out)
 	file->ino = ino;
 	CDS_INIT_LIST_HEAD(&file->holds);
 	CDS_INIT_LIST_HEAD(&file->locks);
-	CDS_INIT_LIST_HEAD(&file->ended);
 	ret = tree_add(&fs->files_by_ino, file, compare_files, &hidden);
 	if (ret < 0) {
 		free(file);

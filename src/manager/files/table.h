@@ -22,6 +22,7 @@
 #define FILE_SIZE_MAX	 ((uint64_t)1 << 56)
 #define FS_EDITED_MAX	 8U  /* inodes that one operation changes */
 #define FILE_KEEPS_PAGES 16U /* FileOpen.access */
+#define FILE_HAS_SLOT	 32U /* FileReclaim.accesses */
 /* Behind all that a file can have: its slot (ends.c). */
 #define FILE_SLOT_UNIT (FILE_SIZE_MAX / FILE_UNIT)
 /* With an inode's number: the handle of a session that uses it by that number, and has not opened it. */
@@ -94,7 +95,8 @@ struct file {
 	uint64_t ender, ender_until;
 	bool is_ender_asked; /* for the end that it has */
 	uint64_t end_quiet_until;
-	struct cds_list_head ended; /* of the fs: it may have an ender */
+	uint64_t
+		slot_owner; /* the session that was given its slot, and has it open to write; 0: none. In memory alone */
 	/* Since it got this number, no other session has had it open to write: hold_alone(). In memory alone, and never taken back. */
 	uint64_t alone, alone_number;
 	/* A session that takes parts of it away waits until others have given it up: recalls.c. In
@@ -168,6 +170,15 @@ struct gone {
 	uint64_t due_at; /* nobody is asked before */
 };
 
+/* Ends that are read from slots, or were just now. In memory alone, and never taken back. */
+struct lost_ends {
+	void *by_ino; /* tree of struct lost_end: enders.c */
+	/* Each is in one of these, unless its server is being asked. `fresh`: to be asked for; `later`: likewise when its time has come. `over`: not to
+	 * be had any more. `told`: that counts when the batch is committed. */
+	struct cds_list_head fresh, later, over, told;
+	unsigned nr_asked;
+};
+
 struct fs {
 	struct cds_list_head node; /* of the files */
 	struct files *files;
@@ -207,8 +218,9 @@ struct fs {
 	struct cds_list_head questions; /* that are to be sent: questions.c */
 	struct cds_list_head owing;	/* that have not answered: the first of them first */
 	size_t nr_shared, max_shared;	/* inodes, each as often as it is delegated */
-	struct cds_list_head enders, lost_ends; /* ends.c */
-	struct cds_list_head users;		/* sessions that are asked which inodes they use */
+	size_t nr_enders;		/* files that have an ender */
+	struct lost_ends lost_ends;	/* ends.c */
+	struct cds_list_head users;	/* sessions that are asked which inodes they use */
 	struct gone gone;
 	uint64_t
 		quiet_until; /* changes wait: somebody may have something delegated by a manager of before */

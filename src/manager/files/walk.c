@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "manager/files/holds.h"
 #include "manager/files/names.h"
 #include "manager/files/records.h"
 #include "manager/files/table.h"
@@ -139,6 +140,7 @@ int name_walk(struct fs *fs, const struct who *who, const Afar__FileWalk *ask, s
 
 struct listing {
 	struct fs *fs;
+	const struct session *session;
 	Afar__FileResult *result;
 	size_t max;
 	bool with_attributes;
@@ -177,6 +179,9 @@ static int add_attributes(const struct listing *listing)
 
 		if (ret < 0)
 			return ret;
+		/* Where it ends cannot be told, so nothing is: whoever wants that asks for it alone. */
+		if (end_check_known(file, listing->session) < 0)
+			continue;
 		attributes = attributes_of(file);
 		if (!attributes)
 			return error_code(-ENOMEM);
@@ -186,12 +191,18 @@ static int add_attributes(const struct listing *listing)
 	return 0;
 }
 
-int name_list(struct fs *fs, const struct who *who, const Afar__FileList *ask,
-	      Afar__FileResult *result)
+size_t list_max(const Afar__FileList *ask)
+{
+	return ask->max != 0 && ask->max < LIST_MAX ? ask->max : LIST_MAX;
+}
+
+int name_list(struct fs *fs, const struct who *who, const struct session *session,
+	      const Afar__FileList *ask, Afar__FileResult *result)
 {
 	struct listing listing = {.fs = fs,
 				  .result = result,
-				  .max = ask->max != 0 && ask->max < LIST_MAX ? ask->max : LIST_MAX,
+				  .max = list_max(ask),
+				  .session = session,
 				  .with_attributes = ask->with_attributes};
 	struct file *dir;
 	int ret = file_get_directory(fs, ask->dir, &dir);

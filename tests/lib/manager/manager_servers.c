@@ -165,7 +165,8 @@ static Afar__Reply *trim_flash(struct fake_store *store, const Afar__ExtentsTrim
 
 static Afar__Reply *read_slot(struct fake_server *server, const Afar__ExtentRead *ask)
 {
-	Afar__Reply *reply = status_reply(server->refuse_to_read);
+	Afar__Reply *reply =
+		status_reply(ask->is_zeroed ? server->refuse_to_clear : server->refuse_to_read);
 
 	assert_true(ask->length != 0 && ask->length <= 4096 - ask->offset % 4096);
 	if (reply->status != 0)

@@ -76,7 +76,7 @@ struct fake_server {
 	bool does_grant_wrong;	      /* less than asked */
 	bool does_grant_twice;	      /* names the extent that it granted last again */
 	uint8_t slot[END_SLOT_BYTES]; /* it reads this wherever it is asked to */
-	int refuse_to_read;	      /* answers this instead */
+	int refuse_to_read, refuse_to_clear; /* answers this instead */
 	unsigned nr_reads, nr_cleared;
 	uint64_t cleared;     /* bytes, the last time */
 	int refuse_to_seal;   /* answers this when it is to copy */

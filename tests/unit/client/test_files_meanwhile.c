@@ -26,6 +26,7 @@
 #include "client/files/io/fs_extend.h"
 #include "client/namespace/region.h"
 #include "rpc/manager_features.h"
+#include "unit/client/meanwhile.h"
 #include "unit/group.h"
 
 #define LAYOUT	5U
@@ -39,6 +40,7 @@ static struct file_inode inode;
 
 /* ---- The seams. NULL: calls go where they went. */
 
+int (*answer_hold)(const Afar__FileHold *operation, struct fs_answer *out);
 static int (*meanwhile_sync)(void);
 static int (*meanwhile_hold)(const Afar__FileHold *operation);
 static int (*meanwhile_change)(Afar__FileChange **operations, unsigned nr, struct fs_answer *out);
@@ -97,6 +99,8 @@ int __wrap_pthread_cond_wait(pthread_cond_t *changed, pthread_mutex_t *lock)
 int __wrap_fs_hold_one(struct afar_fs *of, const struct fs_who *who, Afar__FileHold *operation,
 		       struct fs_answer *out)
 {
+	if (answer_hold)
+		return answer_hold(operation, out);
 	return meanwhile_hold ? meanwhile_hold(operation)
 			      : __real_fs_hold_one(of, who, operation, out);
 }

@@ -15,6 +15,9 @@ struct file_ends {
 	unsigned turn;	 /* the copy that is written next */
 	uint64_t untold; /* the greatest end that the slot alone knows; 0: the manager knows all */
 	bool is_appending; /* an append relies on its being ours */
+	/* A write of the slot has failed. So the slot may say an end, at once or later, that no write got to. The manager is to hear that it counts
+	 * for nothing. */
+	bool has_failed;
 };
 
 /* It is not ours any more. */
@@ -30,6 +33,7 @@ static inline void ends_forget(struct file_ends *ends)
 	ends_stop(ends);
 	ends->slot = 0;
 	ends->untold = 0;
+	ends->has_failed = false;
 }
 
 #endif

@@ -15,6 +15,7 @@ static void fill_end(struct file_inode *inode, Afar__FileEnd *message)
 	message->layout = inode->layout;
 	message->gives_end = true;
 	message->keeps_times = true;
+	message->voids_slot = inode->ends.has_failed;
 }
 
 bool inode_give_end(struct afar_fs *fs, uint64_t ino, Afar__FileEnd *message)

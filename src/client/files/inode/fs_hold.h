@@ -13,6 +13,7 @@ struct afar_session;
 struct file_inode;
 
 #define FS_KEEPS_PAGES 16U /* FileOpen.access */
+#define FS_HAS_SLOT    32U /* FileReclaim.accesses */
 
 /* An open file, as the manager knows it, and is told again after it may have restarted. */
 struct fs_hold {

@@ -470,6 +470,7 @@ bool inode_begin_telling(struct afar_fs *fs, uint64_t ino, Afar__FileEnd *messag
 		pthread_mutex_lock(&inode->lock);
 		message->end = inode->end;
 		message->layout = inode->layout;
+		message->voids_slot = inode->ends.has_failed;
 		pthread_mutex_unlock(&inode->lock);
 	}
 	pthread_mutex_unlock(&fs->lock);

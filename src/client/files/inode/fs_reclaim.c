@@ -79,9 +79,11 @@ uint64_t fs_count_reclaims(struct afar_fs *fs)
 }
 
 /* Gives the end that we have told of, or relied on, and the layout that it goes by. A write inside the size that another
- * session had told of was not told. */
-static void look_at_end(const struct fs_hold *hold, uint64_t *end, uint64_t *layout)
+ * session had told of was not told. Returns the access to claim. */
+static uint32_t look_at_end(const struct fs_hold *hold, uint64_t *end, uint64_t *layout)
 {
+	uint32_t access = hold->access;
+
 	pthread_mutex_lock(&hold->inode->lock);
 	*end = hold->access & W_OK ? hold->inode->end : 0;
 	if ((hold->access & W_OK) && hold->inode->size > *end)
@@ -90,7 +92,10 @@ static void look_at_end(const struct fs_hold *hold, uint64_t *end, uint64_t *lay
 	if ((hold->access & W_OK) && hold->inode->appending_to > *end)
 		*end = hold->inode->appending_to;
 	*layout = hold->inode->layout;
+	if ((access & W_OK) && (hold->inode->ends.slot != 0 || hold->inode->ends.has_failed))
+		access |= FS_HAS_SLOT;
 	pthread_mutex_unlock(&hold->inode->lock);
+	return access;
 }
 
 /* ---- Messages */
@@ -133,8 +138,8 @@ static void reclaim_add(struct reclaim *reclaim, const struct fs_hold *hold)
 {
 	reclaim->handles[reclaim->nr] = hold->handle;
 	reclaim->inos[reclaim->nr] = hold->inode->ino;
-	look_at_end(hold, &reclaim->ends[reclaim->nr], &reclaim->layouts[reclaim->nr]);
-	reclaim->accesses[reclaim->nr] = hold->access;
+	reclaim->accesses[reclaim->nr] =
+		look_at_end(hold, &reclaim->ends[reclaim->nr], &reclaim->layouts[reclaim->nr]);
 	reclaim->nr++;
 }
 
@@ -158,7 +163,7 @@ static Afar__FileReclaim reclaim_message(const struct reclaim *reclaim, bool is_
 int fs_reclaim_again(struct afar_fs *fs, const struct fs_hold *hold)
 {
 	uint64_t handle = hold->handle, ino = hold->inode->ino, end, layout;
-	uint32_t access = hold->access;
+	uint32_t access;
 	const struct reclaim reclaim = {.handles = &handle,
 					.inos = &ino,
 					.ends = &end,
@@ -167,7 +172,7 @@ int fs_reclaim_again(struct afar_fs *fs, const struct fs_hold *hold)
 					.nr = 1};
 	Afar__FileReclaim message = reclaim_message(&reclaim, false);
 
-	look_at_end(hold, &end, &layout);
+	access = look_at_end(hold, &end, &layout);
 	return fs_hold_one(fs, NULL, FILE_HOLD(RECLAIM, reclaim, &message), NULL);
 }
 

@@ -375,6 +375,7 @@ static enum inode_touched fill_sync(struct file_inode *inode, uint64_t close, bo
 	pthread_mutex_lock(&inode->lock);
 	message->end = inode->end;
 	message->layout = inode->layout;
+	message->voids_slot = inode->ends.has_failed;
 	if (is_trimmed) {
 		message->alone = inode->around.alone;
 		message->n_unwritten = file_around_list(&inode->around, &message->unwritten);

@@ -17,10 +17,16 @@ static bool is_ours(const struct file_ends *ends)
 
 bool end_claim(struct file_inode *inode, uint64_t end, uint64_t layout, struct end_claim *claim)
 {
+	return is_ours(&inode->ends) && end_claim_told(inode, end, layout, claim);
+}
+
+bool end_claim_told(struct file_inode *inode, uint64_t end, uint64_t layout,
+		    struct end_claim *claim)
+{
 	struct file_ends *ends = &inode->ends;
 	struct end_slot slot = {.ino = inode->ino, .layout = layout};
 
-	if (ends->slot == 0 || inode->is_telling || layout != inode->layout || !is_ours(ends))
+	if (ends->slot == 0 || inode->is_telling || layout != inode->layout)
 		return false;
 	/* Threads that wait for their ends to be told have written their bytes. */
 	slot.end = end > inode->wanted ? end : inode->wanted;
@@ -67,6 +73,7 @@ void end_claimed(struct file_inode *inode, const struct end_claim *claim, int st
 		/* The manager is told from now on, until it gives a slot again. */
 		ends_stop(ends);
 		ends->slot = 0;
+		ends->has_failed = true;
 	} else if (ends->number == claim->number && is_ours(ends) &&
 		   inode->layout == claim->layout) {
 		if (claim->end > inode->end)
@@ -93,6 +100,9 @@ int end_take_slot(struct file_inode *inode, uint64_t slot)
 	struct afar_target *pool = fs_pool(inode->fs);
 	int ret = 0;
 
+	/* An older write of the slot may land behind the next one. */
+	if (target_is_in_doubt(pool))
+		return 0;
 	/* Another session may have made the pool larger. */
 	if (slot > pool->length / FILE_UNIT)
 		ret = target_look(pool);
@@ -106,12 +116,12 @@ int end_take_slot(struct file_inode *inode, uint64_t slot)
 	pthread_mutex_lock(&inode->lock);
 	if (inode->ends.slot != slot)
 		ends_stop(&inode->ends);
-	inode->ends.slot = slot;
+	inode->ends.slot = inode->ends.has_failed ? 0 : slot;
 	pthread_mutex_unlock(&inode->lock);
 	return 0;
 }
 
-uint64_t end_begin_asking(struct file_inode *inode, bool *wants_end)
+uint64_t end_begin_asking(struct file_inode *inode, bool *wants_end, bool *voids_slot)
 {
 	const bool may = session_has_feature(inode->fs->ns->session, RPC_FEATURE_ENDS);
 	struct file_ends *ends = &inode->ends;
@@ -122,6 +132,7 @@ uint64_t end_begin_asking(struct file_inode *inode, bool *wants_end)
 	*wants_end = may && ends->slot != 0 && !ends->is_appending;
 	if (*wants_end)
 		ends_stop(ends);
+	*voids_slot = ends->has_failed;
 	number = ends->number;
 	pthread_mutex_unlock(&inode->lock);
 	return number;

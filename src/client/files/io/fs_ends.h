@@ -22,7 +22,10 @@ struct end_claim {
 
 /* Begins to write the end into the slot. `end`: as far as a write goes that is about to be posted. False: it cannot be. The lock is held. */
 bool end_claim(struct file_inode *inode, uint64_t end, uint64_t layout, struct end_claim *claim);
-/* Likewise, with the lock not held. */
+/* Likewise one that the manager has been told of, whoever has the end: it may forget that. */
+bool end_claim_told(struct file_inode *inode, uint64_t end, uint64_t layout,
+		    struct end_claim *claim);
+/* Likewise end_claim(), with the lock not held. */
 bool end_begin_claim(struct file_inode *inode, uint64_t end, uint64_t layout,
 		     struct end_claim *claim);
 struct target_piece end_piece(struct end_claim *claim);
@@ -33,8 +36,8 @@ int end_write(struct file_inode *inode, struct end_claim *claim);
 
 /* Takes the slot that the manager has given. */
 int end_take_slot(struct file_inode *inode, uint64_t slot);
-/* Around asking the manager for the end. The end is not ours meanwhile. */
-uint64_t end_begin_asking(struct file_inode *inode, bool *wants_end);
+/* Around asking the manager for the end. The end is not ours meanwhile. `voids_slot`: the manager is to hear that the slot counts for nothing. */
+uint64_t end_begin_asking(struct file_inode *inode, bool *wants_end, bool *voids_slot);
 void end_asked(struct file_inode *inode, uint64_t number, uint64_t asked_at, bool has_end);
 
 /* An append takes the end without asking the manager, if it is ours. False: it is not. The lock is held. */

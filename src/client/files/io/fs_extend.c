@@ -323,23 +323,25 @@ static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 	struct inode_commit commit;
 	uint64_t nr_reclaims, number, asked_at;
 	struct fs_answer answer;
-	bool wants_end;
+	bool wants_end, voids_slot, is_answered;
 	int ret;
 
-	number = end_begin_asking(inode, &wants_end);
+	number = end_begin_asking(inode, &wants_end, &voids_slot);
 	message.wants_end = wants_end;
+	message.voids_slot = voids_slot;
 	/* With the end it hears that the file was written. */
 	inode_begin_commit(inode, &commit);
 	atomic_store(&inode->touched, INODE_TOLD);
 	message.ino = inode->ino;
 	message.end = end;
 	message.layout = layout;
+	is_answered = wants_end || voids_slot;
 	do {
 		/* If the manager has restarted since it answered, it was not told of this end. */
 		nr_reclaims = fs_count_reclaims(inode->fs);
 		asked_at = clock_ns();
 		ret = fs_hold_one(inode->fs, NULL, FILE_HOLD(END, end, &message),
-				  wants_end ? &answer : NULL);
+				  is_answered ? &answer : NULL);
 		if (ret) {
 			atomic_store(&inode->touched, INODE_UNTOLD);
 			break;
@@ -350,10 +352,15 @@ static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 		if (end >= inode->ends.untold)
 			inode->ends.untold = 0;
 		pthread_mutex_unlock(&inode->lock);
-		if (!wants_end)
+		if (!is_answered)
 			continue;
 		end_asked(inode, number, asked_at, answer.results[0]->has_end);
+		/* It has another layout then. */
+		if (voids_slot)
+			ret = inode_take(inode, answer.results[0]);
 		fs_answer_free(&answer);
+		if (ret)
+			break;
 	} while (nr_reclaims != fs_count_reclaims(inode->fs));
 	inode_end_commit(inode, &commit);
 	return ret;
@@ -418,6 +425,12 @@ int inode_tell_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 		ret = call_end(inode, told, layout);
 		pthread_mutex_lock(&inode->lock);
 		inode->is_telling = false;
+		/* It may end together with us, so the slot says that, too. */
+		if (ret == 0 && end_claim_told(inode, told, layout, &claim)) {
+			pthread_mutex_unlock(&inode->lock);
+			end_claimed(inode, &claim, end_write(inode, &claim));
+			pthread_mutex_lock(&inode->lock);
+		}
 		if (ret == 0 && inode->layout == layout)
 			inode_take_size(inode, told);
 		pthread_cond_broadcast(&inode->told);

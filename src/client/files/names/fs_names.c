@@ -257,8 +257,8 @@ static int check_entry(const Afar__FileEntry *entry, const char *after)
 }
 
 /* Returns how many it gave. */
-static int give_entries(const Afar__FileResult *result, const char *after, struct afar_dirent *out,
-			unsigned max)
+static int give_entries(struct afar_fs *fs, const Afar__FileList *list,
+			const Afar__FileResult *result, struct afar_dirent *out, unsigned max)
 {
 	const unsigned nr = result->n_entries < max ? (unsigned)result->n_entries : max;
 	const size_t size = out->size;
@@ -266,7 +266,7 @@ static int give_entries(const Afar__FileResult *result, const char *after, struc
 	for (unsigned i = 0; i < nr; i++) {
 		struct afar_dirent *to = (struct afar_dirent *)((char *)out + i * size);
 		const Afar__FileEntry *entry = result->entries[i];
-		int ret = check_entry(entry, i == 0 ? after : result->entries[i - 1]->name);
+		int ret = check_entry(entry, i == 0 ? list->after : result->entries[i - 1]->name);
 
 		if (ret)
 			return ret;
@@ -274,6 +274,9 @@ static int give_entries(const Afar__FileResult *result, const char *after, struc
 		strcpy(to->name, entry->name);
 		to->stat.size = size - offsetof(struct afar_dirent, stat);
 		fs_give_attributes(entry->attributes, &to->stat);
+		/* The manager knows nothing of it just now. */
+		if (list->with_attributes && to->stat.nlink != 0)
+			inode_add_writes(fs, &to->stat);
 	}
 	return (int)nr;
 }
@@ -302,7 +305,7 @@ PUBLIC_CALL(int, afar_fs_readdir,
 	list.with_attributes = with_attributes;
 	ret = fs_look_one(fs, &who, FILE_LOOK(LIST, list, &list), &answer);
 	if (ret == 0) {
-		ret = give_entries(answer.results[0], list.after, out, max);
+		ret = give_entries(fs, &list, answer.results[0], out, max);
 		fs_answer_free(&answer);
 	}
 	handle_unuse(&fs->handle);
