@@ -234,6 +234,10 @@ static void use(const struct cache *cache, struct cache_frame *frame)
 void cache_hand_over(struct cache *cache, struct cache_frame *frame)
 {
 	assert(frame->state == CACHE_VALID);
+	/* The reader's own use says nothing of others'. */
+	frame->nr_uses -= frame->nr_uses > 1;
+	if (frame->nr_uses > 1)
+		return;
 	frame->is_handed_over = true;
 	if (frame->nr_pins > 0)
 		return;

@@ -136,7 +136,8 @@ enum cache_answer cache_ask_for(struct cache *cache, struct cache_share *share, 
 				uint32_t block, struct cache_frame **out);
 enum cache_answer cache_ask(struct cache *cache, uint64_t range, uint32_t block,
 			    struct cache_frame **out);
-/* A reader has been given the block of a VALID frame, and will not ask for it again. */
+/* A reader has been given the block of a VALID frame, and will not ask for it again. The frame goes first, unless others have used it since
+ * it was filled. */
 void cache_hand_over(struct cache *cache, struct cache_frame *frame);
 /* Adds a waiter to a frame that is FILLING. The one that fills it may wait, too. */
 void cache_await(struct cache_frame *frame, struct cache_wait *wait);

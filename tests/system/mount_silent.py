@@ -34,6 +34,13 @@ def read_all(file):
     return data
 
 
+def await_length(file, length):
+    deadline = time.monotonic() + 30
+    while len(read_all(file)) != length:
+        assert time.monotonic() < deadline, "the size of before stays"
+        time.sleep(0.01)
+
+
 def read(pid, here, there):
     """Pages that the kernel has, others, the last one, and what somebody overwrites meanwhile; again and again."""
     with open(here, "wb") as file:
@@ -49,7 +56,8 @@ def read(pid, here, there):
                 assert read_all(file) == b"a" * PAGE + letter * PAGE + b"a" * (SIZE - 2 * PAGE)
     assert os.pwrite(writer, b"d" * PAGE, SIZE) == PAGE
     for file in cached, fresh:
-        assert len(read_all(file)) == SIZE + PAGE, "the size of before stays"
+        # A mount goes on with the size of before until it has heard the manager again.
+        await_length(file, SIZE + PAGE)
         os.close(file)
     os.close(writer)
 

@@ -278,8 +278,7 @@ static int path_try(struct afar_queue *queue, struct path *path, const struct la
 		ret = path_start(queue, path, group, binding, index, deadline, is_lane_bad);
 		if (ret)
 			return ret;
-		if (attempt == 0)
-			until = lane_deadline(deadline, has_others);
+		until = lane_deadline(deadline, has_others);
 		ret = path_wait(queue, path, group, until);
 		*is_lane_bad = ret != 0;
 	}

@@ -20,7 +20,7 @@
 #include "fabric/fabric.h"
 #include "rpc/rpc.h"
 
-#define FABRICS_MAX	     6 /* transports of a session, or devices */
+#define FABRICS_MAX	     12 /* transports of a session, or devices */
 #define FABRIC_TRANSPORT_MAX FABRIC_NAME_MAX
 
 struct fabrics {

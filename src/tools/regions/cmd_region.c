@@ -492,7 +492,8 @@ static int region_resize(struct cli *cli, const struct cli_command *command, int
 
 const struct cli_command region_commands[] = {
 	{"region put",
-	 "FILE|- NS:NAME [--replace] [--size SIZE] [--nic-atomics] [--seal] [--checked] [--cow]",
+	 "FILE|- NS:NAME [--replace] [--size SIZE] [--nic-atomics] [--seal] [--checked] "
+	 "[--brief] [--cold] [--cow]",
 	 "a file into a new region", region_put},
 	{"region get", "NS:NAME FILE|- [--partial] [--checked]", "a region into a file",
 	 region_get},
