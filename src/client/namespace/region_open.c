@@ -445,7 +445,8 @@ PUBLIC_CALL(int, afar_region_stat, (struct afar_region *region, struct afar_regi
 	else
 		ret = error_fail(-AFAR_EFREED, "stat the region at %#llx: it was freed",
 				 (unsigned long long)region->target.address);
-	if (!ret && !region->versions && infos->entries[0]->length != region->target.length)
+	/* It may have become shorter, and as long as before. */
+	if (!ret && !region->versions && target_is_older(&region->target, infos->entries[0]))
 		ret = target_look(&region->target);
 	rpc_frame_free(reply);
 	return ret;

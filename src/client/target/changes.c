@@ -87,9 +87,19 @@ static int take_layout(struct afar_target *target, const Afar__RegionInfo *info)
 	return ret;
 }
 
+bool target_is_older(struct afar_target *target, const Afar__RegionInfo *info)
+{
+	bool is_older;
+
+	epoch_enter();
+	is_older = info->layout_number > target->binding->number;
+	epoch_exit();
+	return is_older;
+}
+
 int target_take_layout(struct afar_target *target, const Afar__RegionInfo *info)
 {
-	return info->layout_number > target->binding->number ? take_layout(target, info) : 0;
+	return target_is_older(target, info) ? take_layout(target, info) : 0;
 }
 
 int target_call(struct afar_target *target, uint64_t deadline, Afar__Request *request,

@@ -303,8 +303,8 @@ static bool find_lost(struct binding *binding, uint32_t index, uint64_t deadline
 	return peer->is_lost || asked == -AFAR_ELOST || (is_unknown && ask_lost(target, deadline));
 }
 
-/* Likewise finds out whether the target goes on without the server, or without a store that was forgotten: it has another binding
- * then. */
+/* Likewise finds out whether the target goes on without the server or store, which is gone. Or it has nothing there any more. It
+ * has another binding then. */
 static bool find_moved(struct binding *binding, uint32_t index, uint64_t deadline, int asked)
 {
 	struct afar_target *target = binding->target;
@@ -312,18 +312,25 @@ static bool find_moved(struct binding *binding, uint32_t index, uint64_t deadlin
 	bool is_gone = (goes_on(target, server->peer) && server->peer->is_lost) ||
 		       (!asked && !server->access.expiry);
 
-	return target->kind->outlives_servers && is_gone && target_refresh(target, deadline) == 0 &&
-	       target->binding != binding;
+	return is_gone && target_refresh(target, deadline) == 0 && target->binding != binding;
 }
 
-/* Likewise finds out whether the target has given up extents, or got others, since the binding was made. Then a server
- * does not have those that it was asked for, or the capability is for others. */
-static bool find_changed(struct binding *binding, uint64_t deadline, int status)
+/* The server has failed with `status`. Finds out whether the target has given up extents, or got others, since the binding was
+ * made. Then the server does not have those that it was asked for, or the capability is for others. Else its sentence stays. */
+static bool find_changed(struct binding *binding, uint32_t index, uint64_t deadline, int status)
 {
 	struct afar_target *target = binding->target;
+	bool is_not_there = status == -AFAR_ELOST && (target->kind->outlives_servers ||
+						      !binding->servers[index].peer->is_lost);
+	char why[ERROR_LINE_BYTES];
 
-	return target->kind->outlives_servers && (status == -AFAR_ELOST || status == -EACCES) &&
-	       target_refresh(target, deadline) == 0 && target->binding != binding;
+	if (status != -EACCES && !is_not_there)
+		return false;
+	snprintf(why, sizeof(why), "%s", error_last_line());
+	if (target_refresh(target, deadline) == 0 && target->binding != binding)
+		return true;
+	error_fail(status, "%s", why);
+	return false;
 }
 
 /*
@@ -342,7 +349,7 @@ static int ask_again(struct binding *binding, uint32_t index, uint64_t deadline,
 	char why[ERROR_LINE_BYTES];
 	int ret;
 
-	if (find_changed(binding, deadline, status))
+	if (find_changed(binding, index, deadline, status))
 		return error_code(-ESTALE);
 	if (peer->store && peer->is_lost)
 		return peer_fail_lost(peer);
@@ -375,6 +382,9 @@ static int ask_again(struct binding *binding, uint32_t index, uint64_t deadline,
 	if (status == -EACCES)
 		peer_disconnect(peer);
 	ret = ask_server(binding, index, access, deadline, ticket);
+	/* The new capability is for what the target has there now. */
+	if (find_changed(binding, index, deadline, ret))
+		return error_code(-ESTALE);
 	return ret == -AFAR_EAUTH ? fail_strange(binding, index) : ret;
 }
 

@@ -253,6 +253,8 @@ int target_rebind(struct afar_target *target, const struct binding *old, uint64_
 /* Asks the manager for the layout, and makes a new binding of it in any case. The caller holds the
  * target's lock. Blocks, until `deadline`. */
 int target_look_anew(struct afar_target *target, uint64_t deadline);
+/* Returns whether the manager tells of a newer layout than the target has. */
+bool target_is_older(struct afar_target *target, const Afar__RegionInfo *info);
 /* Takes the layout that the manager has told, if it is newer than the binding's. The caller holds
  * the target's lock. */
 int target_take_layout(struct afar_target *target, const Afar__RegionInfo *info);

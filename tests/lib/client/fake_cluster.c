@@ -21,7 +21,7 @@
 #define CHUNK	      MIB
 #define EXTENT_LENGTH (8 * CHUNK)
 
-const uint64_t chunk_extents[NR_CHUNKS] = {5, 3, 5, 9};
+const uint64_t chunk_extents[NR_CHUNKS + 1] = {5, 3, 5, 9, 7};
 
 struct fake_cluster fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -60,6 +60,16 @@ static size_t make_access(struct access_message *message)
 	return fake.is.has_no_access ? 0 : 1;
 }
 
+static size_t nr_chunks(void)
+{
+	return fake.is.is_longer ? NR_CHUNKS + 1 : NR_CHUNKS;
+}
+
+static uint64_t layout_number(void)
+{
+	return fake.is.nr_changes + fake.is.is_longer;
+}
+
 static void reply_region(struct rpc_call *call)
 {
 	Afar__Lane lanes[LANES_MAX], *lane_list[LANES_MAX];
@@ -83,7 +93,7 @@ static void reply_region(struct rpc_call *call)
 	server.control_address = (char *)rpc_listener_address(fake.server);
 	server.lanes = lane_list;
 	server.n_lanes = fake.is.nr_lanes;
-	for (size_t i = 0; i < NR_CHUNKS; i++) {
+	for (size_t i = 0; i < nr_chunks(); i++) {
 		assert_int_equal(layout_add_group(form, CHUNK, 4096), 0);
 		assert_int_equal(layout_add_chunk(form, &home, chunk_extents[i], i * CHUNK), 0);
 	}
@@ -98,8 +108,9 @@ static void reply_region(struct rpc_call *call)
 	layout.accesses = access.list;
 	info.namespace_ = fake.is.namespace;
 	info.address = ADDRESS;
-	info.length = NR_CHUNKS * CHUNK;
-	info.generation = ++fake.nr_opens;
+	info.length = nr_chunks() * CHUNK;
+	info.layout_number = layout_number();
+	info.generation = fake.nr_opens;
 	info.rights = fake.is.rights;
 	info.layout = &layout;
 	reply.result_case = AFAR__REPLY__RESULT_REGION_INFO;
@@ -118,6 +129,8 @@ static void reply_accesses(struct rpc_call *call)
 	if (fake.is_anew)
 		fake.is = fake.anew;
 	accesses.n_entries = make_access(&access);
+	if (fake.is.gives_up)
+		accesses.n_entries = 0;
 	accesses.entries = access.list;
 	reply.result_case = AFAR__REPLY__RESULT_ACCESSES;
 	reply.accesses = &accesses;
@@ -131,6 +144,8 @@ static void reply_list(struct rpc_call *call)
 	Afar__Reply reply = AFAR__REPLY__INIT;
 
 	info.address = ADDRESS;
+	info.length = nr_chunks() * CHUNK;
+	info.layout_number = layout_number();
 	info.generation = fake.nr_opens;
 	info.is_lost = fake.is.is_lost;
 	infos.entries = list;
@@ -193,6 +208,11 @@ static void ask_manager(struct rpc_connection *connection, const Afar__Frame *fr
 		reply_namespace(call);
 		break;
 	case AFAR__REQUEST__CALL_REGION_OPEN:
+		fake.nr_opens++;
+		reply_region(call);
+		break;
+	case AFAR__REQUEST__CALL_REGION_LOOK:
+		fake.nr_looks++;
 		reply_region(call);
 		break;
 	case AFAR__REQUEST__CALL_REGION_ACCESS:
@@ -233,6 +253,12 @@ static void count_connection(struct rpc_connection *connection)
 	pthread_mutex_unlock(&fake.lock);
 }
 
+/* The capability covers exactly the extents that the region has: 3, 5, 9, and 7 once it is longer. */
+static bool is_covered(const Afar__Grant *grant)
+{
+	return grant->n_extents == (fake.is.is_longer ? 4 : 3);
+}
+
 static void reply_keys(const Afar__Grant *grant, struct rpc_call *call)
 {
 	Afar__Key keys[EXTENTS_MAX * LANES_MAX], *list[EXTENTS_MAX * LANES_MAX];
@@ -261,6 +287,9 @@ static void reply_keys(const Afar__Grant *grant, struct rpc_call *call)
 		fake.is.refuse_grants--;
 		reply.status = -EACCES;
 		reply.message = (char *)"get keys: the capability has expired";
+	} else if (!is_covered(grant)) {
+		reply.status = -EACCES;
+		reply.message = (char *)"get keys: the capability is for others";
 	} else {
 		message.keys = list;
 		message.n_keys = fake.nr_granted * fake.is.nr_lanes;
@@ -279,6 +308,11 @@ static void reply_ticket(struct rpc_connection *connection, const Afar__Connect 
 	Afar__Ticket ticket = AFAR__TICKET__INIT;
 	Afar__Reply reply = AFAR__REPLY__INIT;
 
+	if (fake.is.refuse_tickets) {
+		fake.is.refuse_tickets--;
+		rpc_reply_status(call, 1, -EACCES);
+		return;
+	}
 	poll(NULL, 0, (int)fake.is.ticket_ms);
 	if (fake.is.hang_up) {
 		fake.is.hang_up = false;
@@ -377,7 +411,7 @@ int open_session(void **state)
 	fake.is = usual;
 	fake.is_anew = false;
 	fake.nr_accesses = fake.nr_grants = fake.nr_tickets = fake.nr_connections = 0;
-	fake.nr_take_overs = 0;
+	fake.nr_take_overs = fake.nr_looks = 0;
 	pthread_mutex_unlock(&fake.lock);
 	assert_int_equal(afar_session_open(fake.uri, NULL, &fake.session), 0);
 	assert_int_equal(afar_namespace_open(fake.session, "ns", &fake.ns), 0);

@@ -19,7 +19,7 @@
 #define EXTENTS_MAX  8
 #define LANES_MAX    4
 #define TICKETS_MAX  8
-#define NR_CHUNKS    4
+#define NR_CHUNKS    4 /* and one more in an extent of its own, once the region is longer */
 #define DATA_NOWHERE "127.0.0.1:1" /* where nobody listens */
 
 /* How the fakes behave. */
@@ -30,10 +30,14 @@ struct behaviour {
 	uint8_t pass; /* the manager gives, and the server knows: a digit of its identity */
 	uint8_t known_pass;
 	bool is_lost;		   /* a server of the region has restarted, says the manager */
+	uint64_t nr_changes;	   /* of its layout */
+	bool is_longer;		   /* the region, by a chunk: in its next layout */
+	bool gives_up;		   /* RegionAccess is for no server that the client knows */
 	bool is_cut;		   /* the layout that the manager gives ends before the region */
 	uint32_t nr_strangers;	   /* servers in its layout that hold nothing of the region */
 	bool has_no_access;	   /* the server is not connected to the manager */
 	unsigned refuse_grants;	   /* so many, with -EACCES */
+	unsigned refuse_tickets;   /* likewise */
 	unsigned hang_up_openings; /* so many, instead of opening a session */
 	unsigned fail_openings;	   /* so many, with -EIO */
 	bool hang_up_namespace;	   /* instead of opening the next */
@@ -57,7 +61,8 @@ struct fake_cluster {
 	struct behaviour is;
 	struct behaviour anew; /* what it is once RegionAccess was called, if `is_anew` */
 	bool is_anew;
-	unsigned nr_opens, nr_accesses, nr_grants, nr_tickets, nr_connections, nr_take_overs;
+	unsigned nr_opens, nr_accesses, nr_grants, nr_tickets, nr_connections, nr_take_overs,
+		nr_looks;
 	uint64_t replaced[TICKETS_MAX]; /* what the last tickets were asked for in place of */
 	uint64_t granted[EXTENTS_MAX];
 	size_t nr_granted;
@@ -72,7 +77,7 @@ extern struct fake_cluster fake;
 
 extern const struct behaviour usual;
 /* Where the chunks of the region lie. */
-extern const uint64_t chunk_extents[NR_CHUNKS];
+extern const uint64_t chunk_extents[NR_CHUNKS + 1];
 
 /* For cmocka: these start the fakes, and end them. */
 int start_fakes(void **state);

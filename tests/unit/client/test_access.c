@@ -17,6 +17,7 @@
 
 #include "client/queue/progress.h"
 #include "client/queue/queue.h"
+#include "lib/base/bytes.h"
 #include "lib/client/fake_cluster.h"
 #include "rpc/manager_features.h"
 #include "unit/group.h"
@@ -180,6 +181,91 @@ static void test_refused_twice_is_refused(void **state)
 	assert_int_equal(connect_region(region), -EACCES);
 	assert_non_null(strstr(afar_last_error(), "the capability has expired"));
 	expect_counts(1, 2, 0);
+	assert_int_equal(afar_region_close(region), 0);
+}
+
+/* ---- Others have made the region longer before it had keys: a capability is for what it has now. */
+
+static void make_longer(void)
+{
+	fakes(fake.is.lifetime_ms = 0; fake.anew = usual; fake.anew.is_longer = true;
+	      fake.is_anew = true);
+}
+
+static void expect_longer(struct afar_region *region, unsigned nr_looks)
+{
+	expect_fake(nr_looks, nr_looks);
+	expect_fake(nr_granted, 4);
+	assert_int_equal(region->target.length, (NR_CHUNKS + 1) * MIB);
+	assert_int_equal(afar_region_close(region), 0);
+}
+
+static void test_longer_when_access_has_expired(void **state)
+{
+	struct afar_region *region;
+
+	(void)state;
+	make_longer();
+	region = open_region();
+	assert_int_equal(connect_region(region), -AFAR_ESERVER);
+	expect_counts(1, 2, 1);
+	expect_longer(region, 1);
+}
+
+static void test_longer_when_access_is_refused(void **state)
+{
+	struct afar_region *region = open_region();
+
+	(void)state;
+	fakes(fake.is.is_longer = true);
+	assert_int_equal(connect_region(region), -AFAR_ESERVER);
+	expect_counts(0, 2, 1);
+	expect_longer(region, 1);
+}
+
+/* The server that the client knows has nothing of the region any more. */
+static void test_given_up_when_access_has_expired(void **state)
+{
+	struct afar_region *region;
+
+	(void)state;
+	make_longer();
+	fakes(fake.anew.gives_up = true);
+	region = open_region();
+	assert_int_equal(connect_region(region), -AFAR_ESERVER);
+	expect_counts(1, 1, 1);
+	expect_longer(region, 1);
+}
+
+/* It has its keys: a server gives no ticket to those for whom it has nothing any more. */
+static void test_longer_when_a_ticket_is_refused(void **state)
+{
+	struct afar_region *region = open_region();
+
+	(void)state;
+	assert_int_equal(connect_region(region), -AFAR_ESERVER);
+	fakes(fake.is.is_longer = true; fake.is.refuse_tickets = 1);
+	assert_int_equal(connect_region(region), -AFAR_ESERVER);
+	expect_counts(0, 2, 2);
+	expect_longer(region, 1);
+}
+
+/* Others have made it shorter, and as long as before. */
+static void test_stat_takes_another_layout(void **state)
+{
+	struct afar_region_stat stat = {.size = sizeof(stat)};
+	struct afar_region *region = open_region();
+
+	(void)state;
+	assert_int_equal(afar_region_stat(region, &stat), 0);
+	expect_fake(nr_looks, 0);
+	fakes(fake.is.nr_changes = 2);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(afar_region_stat(region, &stat), 0);
+		assert_int_equal(stat.length, NR_CHUNKS * MIB);
+		assert_int_equal(region->target.binding->number, 2);
+		expect_fake(nr_looks, 1);
+	}
 	assert_int_equal(afar_region_close(region), 0);
 }
 
@@ -463,6 +549,11 @@ TEST_GROUP(access)
 		with_session(test_unknown_to_the_server_for_good),
 		with_session(test_refused_capability_is_asked_anew),
 		with_session(test_refused_twice_is_refused),
+		with_session(test_longer_when_access_has_expired),
+		with_session(test_longer_when_access_is_refused),
+		with_session(test_given_up_when_access_has_expired),
+		with_session(test_longer_when_a_ticket_is_refused),
+		with_session(test_stat_takes_another_layout),
 		with_session(test_server_without_manager),
 		with_session(test_new_incarnation),
 		with_session(test_lost_region),
