@@ -33,6 +33,7 @@ struct job_part;
 
 struct job_kind {
 	bool ends_with_session; /* that began it */
+	bool may_tell_late;	/* what servers do for it harms nobody after its end: they go on */
 	/* Between batches. Asks at least one server (job_ask…()) and returns JOB_ASKED, or returns
 	 * JOB_ASK: later. Its changes of the tables are in memory alone, and taken back if it
 	 * fails. A negative code with a sentence: the job fails. */

@@ -82,6 +82,17 @@ bool job_has_failed_on(const struct job *job, const struct pool *pool)
 	return false;
 }
 
+bool job_was_answered(const struct job *job, const struct server *server)
+{
+	const struct job_part *part;
+
+	cds_list_for_each_entry (part, &job->parts, node)
+		if (part->state == PART_ANSWERED && part->server == server->number &&
+		    part->incarnation == server->incarnation)
+			return true;
+	return false;
+}
+
 /* The home of the extents that it is granted. */
 static struct layout_home home_of(const struct job_part *part)
 {
@@ -161,6 +172,8 @@ void parts_stop(struct core *core, const struct job *job)
 {
 	const struct job_part *part;
 
+	if (job->kind->may_tell_late)
+		return;
 	cds_list_for_each_entry (part, &job->parts, node) {
 		struct live_server *live = core_live_server(core, part->server);
 

@@ -69,11 +69,16 @@ static int find_region(const struct core *core, const struct job *job, struct re
 	return 0;
 }
 
-static int unreachable(const struct core *core, const struct region *region, uint64_t server)
+static int unreachable(const struct core *core, const struct region *region,
+		       const struct layout_home *home)
 {
+	const struct server *server = state_home_server(core->state, home);
 	char text[SERVER_TEXT_MAX];
 
-	server_describe(core, server, text);
+	if (server && !server_is_up(server))
+		server_describe(core, server->number, text);
+	else
+		snprintf(text, sizeof(text), "store %016llx", (unsigned long long)home->life);
 	return error_fail(-AFAR_ESERVER,
 			  "resize the region at 0x%llx: %s, which holds part of it, cannot be "
 			  "reached; bring it back and try again",
@@ -88,6 +93,20 @@ static uint64_t server_at(const struct core *core, const struct layout_home *hom
 	return server ? server->number : 0;
 }
 
+/* Nobody is asked if somebody cannot be: the servers would close connections for nothing. */
+static int check_homes(const struct core *core, const struct region *region)
+{
+	const struct layout *layout = region->layout;
+
+	for (uint32_t i = 0; i < layout->nr_homes; i++) {
+		const struct pool *pool = state_pool(core->state, &layout->homes[i]);
+
+		if (!pool || !pool->server || !pool_is_up(pool))
+			return unreachable(core, region, &layout->homes[i]);
+	}
+	return 0;
+}
+
 /* Each server once: at its first home. */
 static int ask(struct core *core, struct job *job)
 {
@@ -95,6 +114,8 @@ static int ask(struct core *core, struct job *job)
 	struct region *region;
 	int ret = find_region(core, job, &region);
 
+	if (ret == 0)
+		ret = check_homes(core, region);
 	if (ret < 0)
 		return ret;
 	layout = region->layout;
@@ -106,8 +127,6 @@ static int ask(struct core *core, struct job *job)
 			is_asked = server_at(core, &layout->homes[j]) == server;
 		if (!is_asked)
 			ret = job_ask(core, job, server, make_request(job), 0);
-		if (ret == -AFAR_ESERVER)
-			return unreachable(core, region, server);
 	}
 	return ret < 0 ? ret : JOB_ASKED;
 }
@@ -170,11 +189,26 @@ static int shorten(struct core *core, struct region *region, uint64_t bytes)
 	return leave_rest(core, region, rest);
 }
 
+/* A server that has restarted since it answered knows of no change, nor does one that has a store since. */
+static bool have_all_answered(const struct core *core, const struct job *job,
+			      const struct layout *layout)
+{
+	for (uint32_t i = 0; i < layout->nr_homes; i++) {
+		const struct server *server = state_home_server(core->state, &layout->homes[i]);
+
+		if (!server || !job_was_answered(job, server))
+			return false;
+	}
+	return true;
+}
+
 static int settle(struct core *core, struct job *job)
 {
 	struct region *region;
 	int ret = find_region(core, job, &region);
 
+	if (ret == 0 && !have_all_answered(core, job, region->layout))
+		return JOB_ASK;
 	if (ret == 0)
 		ret = shorten(core, region, resize_of(job)->bytes);
 	if (ret == 0)
@@ -191,6 +225,7 @@ static void resize_free(struct job *job)
 }
 
 static const struct job_kind resizing = {
+	.may_tell_late = true,
 	.ask = ask,
 	.settle = settle,
 	.part_failed = part_failed,
@@ -284,6 +319,14 @@ static int check_bytes(const struct region *region, uint64_t bytes)
 	return 0;
 }
 
+/* Bytes of its namespace that a region takes to become so long: more than its chunks can hold. */
+static uint64_t bytes_lacking(const struct region *region, uint64_t bytes)
+{
+	const uint64_t spare = region->layout->nr_groups > 0 ? layout_spare(region->layout) : 0;
+
+	return bytes - region->length > spare ? bytes - region->length - spare : 0;
+}
+
 uint64_t resize_wait(struct core *core, struct event *event)
 {
 	const Afar__RegionResize *ask = event->request->region_resize;
@@ -292,7 +335,8 @@ uint64_t resize_wait(struct core *core, struct event *event)
 
 	if (until != 0 || !region || ask->bytes <= region->length)
 		return until;
-	return trims_wait_for(core, region->ns, ask->bytes - region->length, event->answer_by);
+	return trims_wait_for(core, region->ns, bytes_lacking(region, ask->bytes),
+			      event->answer_by);
 }
 
 int region_resize(struct core *core, struct session *session, struct event *event)

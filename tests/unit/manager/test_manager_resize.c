@@ -206,6 +206,21 @@ static void test_growing_waits_for_trims(void **state)
 	expect_length(15 * MIB, ns_of(ns)->allocated_bytes);
 }
 
+/* A region need not wait for what its chunks can hold. */
+static void test_growing_needs_no_trims(void **state)
+{
+	(void)state;
+	fixture_advance(&fixture, 4000); /* it does not wait for servers after its start any more */
+	EXPECT(&client, ask_region_resize(region, 16 * MIB), 0);
+	hold_trims(true);
+	EXPECT(&client, ask_region_resize(region, CUT_BYTES), 0);
+	fixture.time_ns = 1000000000U;
+	EXPECT(&client, ask_region_resize(region, CUT_TAKES), 0);
+	expect_length(CUT_TAKES, 16 * MIB);
+	hold_trims(false);
+	fixture_pump(&fixture);
+}
+
 /* ---- What is refused */
 
 static void test_refused(void **state)
@@ -311,7 +326,6 @@ static void test_who_waits(void **state)
 	client_lose(&fixture, &other);
 }
 
-/* Servers that the job still waited for when it failed have lost their connections. */
 static void join_again(void)
 {
 	for (size_t i = 0; i < 2; i++)
@@ -329,7 +343,6 @@ static void test_server_fails(void **state)
 	EXPECT(&client, ask_region_resize(region, CUT_BYTES), -AFAR_ESERVER);
 	expect_length(REGION_BYTES, before);
 	fixture.servers[1].refuse_to_seal = 0;
-	join_again();
 	begin_cutting(&reply);
 	fixture_disconnect(&fixture, 1);
 	fixture_pump(&fixture);
@@ -341,6 +354,73 @@ static void test_server_fails(void **state)
 	join_again();
 	EXPECT(&client, ask_region_resize(region, CUT_BYTES), 0);
 	expect_length(CUT_BYTES, CUT_TAKES);
+}
+
+/* Servers that are well keep their connections: they are not asked if another cannot be, and may answer late. */
+static void test_others_stay(void **state)
+{
+	void *first = fixture.servers[0].peer, *second = fixture.servers[1].peer;
+	Afar__Reply *reply;
+
+	(void)state;
+	fixture.servers[0].refuse_to_seal = -ENOMEM;
+	fixture.servers[1].does_hold_seals = true;
+	EXPECT(&client, ask_region_resize(region, CUT_BYTES), -AFAR_ESERVER);
+	fixture.servers[0].refuse_to_seal = 0;
+	let_go();
+	assert_ptr_equal(fixture.servers[1].peer, second);
+	assert_int_equal(fixture.servers[1].nr_seals, 1);
+	fixture_disconnect(&fixture, 1);
+	reply = fixture_ask(&fixture, &client, ask_region_resize(region, CUT_BYTES));
+	assert_int_equal(reply->status, -AFAR_ESERVER);
+	assert_non_null(strstr(reply->message, "cannot be reached"));
+	drop(reply);
+	assert_ptr_equal(fixture.servers[0].peer, first);
+	assert_int_equal(fixture.servers[0].nr_seals, 0);
+	join_again();
+	EXPECT(&client, ask_region_resize(region, CUT_BYTES), 0);
+	expect_length(CUT_BYTES, CUT_TAKES);
+}
+
+/* A server that restarts has forgotten what it was asked: it is asked again. */
+static void test_server_restarts_after_its_answer(void **state)
+{
+	Afar__Reply *reply;
+
+	(void)state;
+	begin_cutting(&reply);
+	assert_int_equal(fixture.servers[0].nr_seals, 1);
+	fixture_kill(&fixture, 0);
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	fixture.servers[0].does_hold_seals = true;
+	let_go();
+	assert_null(reply);
+	assert_int_equal(the_region()->length, REGION_BYTES);
+	fixture.servers[0].does_hold_seals = false;
+	fixture_pump(&fixture);
+	assert_non_null(reply);
+	assert_int_equal(reply->status, 0);
+	drop(reply);
+	assert_int_equal(fixture.servers[0].nr_seals, 2);
+	expect_length(CUT_BYTES, CUT_TAKES);
+}
+
+/* Or has not come back: the region stays as it was. */
+static void test_store_goes_after_its_answer(void **state)
+{
+	Afar__Reply *reply;
+
+	(void)state;
+	begin_cutting(&reply);
+	fixture_kill(&fixture, 0);
+	fixture_unplug(&fixture, 0);
+	assert_int_equal(fixture_join(&fixture, 0, GIB), 0);
+	let_go();
+	assert_non_null(reply);
+	assert_int_equal(reply->status, -AFAR_ESERVER);
+	assert_non_null(strstr(reply->message, "store"));
+	drop(reply);
+	assert_int_equal(the_region()->length, REGION_BYTES);
 }
 
 static void test_freed_meanwhile(void **state)
@@ -419,9 +499,13 @@ TEST_GROUP(manager_resize)
 		ON_FLASH(test_to_and_fro),
 		ON_FLASH(test_trimmed),
 		ON_FLASH(test_growing_waits_for_trims),
+		ON_FLASH(test_growing_needs_no_trims),
 		IN_MEMORY(test_refused),
 		IN_MEMORY(test_who_waits),
 		IN_MEMORY(test_server_fails),
+		IN_MEMORY(test_others_stay),
+		ON_FLASH(test_server_restarts_after_its_answer),
+		ON_FLASH(test_store_goes_after_its_answer),
 		IN_MEMORY(test_freed_meanwhile),
 		IN_MEMORY(test_manager_dies),
 		ON_FLASH(test_manager_dies),
