@@ -14,6 +14,10 @@ allocated() {
 	"$AFAR" ns stat "$1" | awk '$1 == "allocated" { print $2 }'
 }
 
+reserved() {
+	"$AFAR" ns stat "$1" | awk '$1 == "reserved" { print $2 }'
+}
+
 is_allocated() {
 	[ "$(allocated "$1")" -eq "$2" ]
 }
@@ -64,6 +68,17 @@ for tier in dram flash; do
 	"$AFAR" region resize $tier:a 50000 # nothing happens
 	"$AFAR" region resize $tier:other 1
 	[ "$(length $tier:other)" -eq 1 ] || fail "$tier: not 1 byte"
+
+	# What its chunks can hold is its own: nothing is reserved for that.
+	"$AFAR" ns create full --tier $tier --stripe 64K --width 2
+	head -c 4194304 /dev/zero >zeros
+	"$AFAR" region put zeros full:r >put.out
+	"$AFAR" region resize full:r 4194303
+	"$AFAR" ns release full >release.out
+	[ "$(reserved full)" -eq 4194304 ] || fail "$tier: $(reserved full) bytes are reserved"
+	"$AFAR" region resize full:r 4194304
+	[ "$(reserved full)" -eq 4194304 ] || fail "$tier: reserved what it did not need"
+	"$AFAR" ns rm full --force >/dev/null
 
 	refused 2 'at least 1 byte' "$AFAR" region resize $tier:a 0
 	refused 1 'there is none' "$AFAR" region resize $tier:none 5

@@ -441,12 +441,14 @@ static int resize(struct afar_namespace *ns, struct afar_region *region, uint64_
 
 	if (ret)
 		return cli_fail_last(ret);
-	/* A region that cannot grow needs no memory for that. */
-	if (bytes > stat.length && !stat.is_sealed && !stat.version)
-		status = reserve_missing(ns, bytes - stat.length, &reserved);
-	if (status)
-		return status;
+	/* It may need no more than it has, or wait for what becomes free. */
 	ret = is_interrupted() ? 0 : afar_region_resize(region, bytes);
+	if (ret == -AFAR_ERESERVE && bytes > stat.length) {
+		status = reserve_missing(ns, bytes - stat.length, &reserved);
+		if (status)
+			return status;
+		ret = is_interrupted() ? 0 : afar_region_resize(region, bytes);
+	}
 	if (!ret && !is_interrupted())
 		return 0;
 	status = ret ? cli_fail_last(ret) : CLI_INTERRUPTED;
