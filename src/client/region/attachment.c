@@ -347,8 +347,9 @@ static int make_once(struct attachment *attachment, uint64_t deadline)
 				  (unsigned long long)binding->layout->length);
 	ret = for_each_piece(attachment, binding->layout, attach_piece, deadline);
 	look(attachment);
-	/* A ticket may have told of a change. The next attempt finds out about it. */
-	if (!ret && (has_ended_link(attachment) || !binding->is_ready))
+	/* A ticket may have told of a change, or was refused for one. The next attempt finds out about it. */
+	if (ret ? ret == -ESTALE && !binding->is_ready
+		: has_ended_link(attachment) || !binding->is_ready)
 		ret = ATTACH_AGAIN;
 	return ret;
 }
