@@ -5,8 +5,9 @@
  * Shrinking is a job (job.h). It asks all servers of the region to close the namespace's data connections, as a sealing does
  * (seal.c), without anything to copy. They tell those that connect again that there was a change. Those ask what has become
  * of their regions (RegionLook), and that is answered when this is decided. So nobody who heeds it reaches what is cut off once the
- * servers have answered. One that restarts is asked again, because it has forgotten that. Then one commit gives the region its new layout, and the rest is free. On flash a freed region without
- * a name takes the rest over, and waits for trims like any other.
+ * servers have answered. A server that restarts meanwhile is asked again, because it has forgotten that. Then one commit gives
+ * the region its new layout, and the rest is free. On flash a freed region without a name takes the rest over, and waits for
+ * trims like any other.
  *
  * A job that ends in the middle leaves the region as it was, and nothing to undo.
  */
