@@ -33,8 +33,8 @@
 #include "client/files/io/file_stream.h"
 #include "client/files/io/fs_closing.h"
 #include "client/files/io/fs_transfer.h"
-#include "client/files/io/fs_used.h"
 #include "client/files/io/fs_usual.h"
+#include "client/files/io/fs_used.h"
 #include "client/files/io/fs_work.h"
 #include "client/namespace/region.h"
 
@@ -91,9 +91,8 @@ struct file_inode {
 	struct inode_commit *commits; /* under way; guarded by the fs's lock */
 	_Atomic enum inode_kept kept;
 	atomic_uint nr_long_ways; /* reads and writes that might have gone by the view */
-	atomic_uint
-		nr_prepared; /* its first units came with the making; nobody has written there */
-	atomic_bool is_unsynced;    /* written since the last sync began: inode_note_write() */
+	atomic_uint nr_prepared; /* its first units came with the making; nobody has written there */
+	atomic_bool is_unsynced; /* written since the last sync began: inode_note_write() */
 	struct file_writes *writes; /* fs_losses.c's; NULL: none yet. Guarded by the fs's lock */
 	_Atomic int64_t written_at; /* the last time, by this machine's clock: ns since 1970 */
 	uint64_t ino;

@@ -140,8 +140,8 @@ static bool is_listed(void)
 	return is;
 }
 
-/* Each request wakes all who poll the connection. So this polls it only when the mount is on no list any more. Then it has ended, or does when its last
- * file is closed. */
+/* Who polls the connection is woken by each request. So it is polled only when the mount is on no list any more: it has ended, or is about to, perhaps
+ * when the last file is closed. */
 static void *watch(void *unused)
 {
 	struct pollfd events[] = {{.fd = ends.listener, .events = POLLIN},

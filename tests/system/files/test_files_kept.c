@@ -267,7 +267,7 @@ static void test_written_while_the_manager_stands(void **state)
 	close_user(&user);
 }
 
-/* Files that were made before have two blocks, so the next ones get as much. They give back the rest. */
+/* Files that were made before have two blocks, so the next ones get as much. What they do not need goes back. */
 static void test_room_of_new_files(void **state)
 {
 	static char bytes[2 * AFAR_FILE_BLOCK];

@@ -201,7 +201,7 @@ static void test_closed_to_read(void **state)
 	write_other(file, 7);
 	assert_true(close_to_read(file, 7));
 	assert_false(file_is_written_elsewhere(file_cached(fs_of(), file), 0));
-	/* Room behind the end has gone back. */
+	/* What is behind the end has gone. */
 	assert_int_equal(file_cached(fs_of(), file)->inode->nr_units, 1);
 	FILE_DO(ask_remove(ROOT, "f", false), 0);
 	assert_int_equal(fixture.nr_revokes, 1);
