@@ -100,10 +100,10 @@ bool file_end_kept(struct late_close *closing, const Afar__FileResult *result)
 	struct afar_file *file = closing->file;
 	struct file_inode *inode = file->inode;
 
-	if (closing->sync.keep == 0 || !result->keeps || inode_take(inode, result) ||
-	    !fs_hold_become(file->hold, closing->sync.keep, closing->sync.keep_access,
-			    closing->nr_reclaims))
+	if (closing->sync.keep == 0 || !result->keeps ||
+	    closing->nr_reclaims != fs_count_reclaims(file->fs) || inode_take(inode, result))
 		return false;
+	fs_hold_become(file->hold, closing->sync.keep, closing->sync.keep_access);
 	atomic_store(&inode->nr_prepared, 0);
 	inode_go_on(inode);
 	if (!leave_hold(file))
