@@ -668,11 +668,9 @@ int file_trim(struct file *file, const struct session *session)
 	uint64_t end = units_up(file->inode->size);
 	int ret = file_load_runs(file);
 
-	if (ret < 0 || file_is_shared(file, session))
+	if (ret < 0 || file_is_shared(file, session) || is_at_end(file->runs, end))
 		return ret;
-	if (!is_at_end(file->runs, end))
-		ret = cut(file, end, UINT64_MAX);
-	return ret == 0 ? file_note_ahead(file, false) : ret;
+	return cut(file, end, UINT64_MAX);
 }
 
 int file_give_back(struct file *file, const struct session *session, const struct units *list,

@@ -40,17 +40,6 @@ struct fs_hold *fs_hold_new(struct file_inode *inode, uint64_t handle, uint32_t 
 	return hold;
 }
 
-void fs_hold_become(struct fs_hold *hold, uint64_t handle, uint32_t access)
-{
-	struct afar_fs *fs = hold->inode->fs;
-
-	pthread_mutex_lock(&fs->lock);
-	hold->inode->nr_writers -= !!(hold->access & W_OK);
-	hold->handle = handle;
-	hold->access = access;
-	pthread_mutex_unlock(&fs->lock);
-}
-
 void fs_hold_end(struct afar_fs *fs, struct fs_hold *hold)
 {
 	if (!hold)
