@@ -532,9 +532,6 @@ int file_prepare(struct file *file, uint64_t bytes)
 	if (ret == 0)
 		ret = file_extend(file, &wish, &room);
 	free(room.list);
-	/* What is written of several units is known when the file is closed. */
-	if (ret == 0 && bytes > FILE_UNIT)
-		ret = file_note_ahead(file, true);
 	return ret == 0 ? set_spare(file, 0, units_up(bytes)) : ret;
 }
 

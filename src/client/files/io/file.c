@@ -229,11 +229,11 @@ static int adopt(struct afar_file *file, uint64_t handle, uint32_t access,
 }
 
 /* Notes the room that came with the making: it is there, and counts as nobody's. */
-static void note_prepared(struct file_inode *inode, unsigned nr, const Afar__FileResult *result)
+static void note_prepared(struct file_inode *inode, const Afar__FileResult *result)
 {
 	atomic_store(&inode->has_grown, true);
 	if (result->n_runs != 0 && result->attributes->allocated == 0)
-		atomic_store(&inode->nr_prepared, nr);
+		atomic_store(&inode->is_prepared, true);
 }
 
 static int create(struct afar_fs *fs, const struct fs_who *who, Afar__FileMake *make, int flags,
@@ -258,10 +258,8 @@ static int create(struct afar_fs *fs, const struct fs_who *who, Afar__FileMake *
 	if (ret)
 		goto out_discard;
 	ret = adopt(file, make->handle, make->access, &before, answer.results[0]);
-	if (ret == 0 && make->bytes != 0) {
-		note_prepared(file->inode, (unsigned)(make->bytes / FILE_UNIT), answer.results[0]);
-		file->is_made = true;
-	}
+	if (ret == 0 && make->bytes != 0)
+		note_prepared(file->inode, answer.results[0]);
 	if (ret == 0 && stat) {
 		fs_give_attributes(answer.results[0]->attributes, stat);
 		if (flags & O_TRUNC)
@@ -312,8 +310,8 @@ PUBLIC_CALL_OF_CALLS(int, afar_file_create,
 	make.handle = fs_new_handle(fs);
 	make.access = access_of(flags) | (flags & O_TRUNC ? W_OK : 0) |
 		      (fs->drops.tell && !(flags & O_APPEND) ? FS_KEEPS_PAGES : 0);
-	/* Most files are written at once, and as long as those before. */
-	make.bytes = make.access & W_OK ? usual_units(&fs->usual) * FILE_UNIT : 0;
+	/* Most files are written at once, and small. */
+	make.bytes = make.access & W_OK ? FILE_UNIT : 0;
 	make.goes_without = true;
 	do {
 		ret = check_flags(fs, flags);
@@ -560,19 +558,6 @@ static int close_handles(struct afar_file *file)
 {
 	int ret = file_check_handle(file);
 
-/* The next ones that are made get as much room. */
-static void note_length(const struct afar_file *file)
-{
-	uint64_t size;
-
-	if (!file->is_made)
-		return;
-	pthread_mutex_lock(&file->inode->lock);
-	size = file->inode->size;
-	pthread_mutex_unlock(&file->inode->lock);
-	usual_note(&file->fs->usual, file_units_up(size));
-}
-
 	if (ret == 0)
 		ret = file_close_target(file);
 	if (ret)
@@ -590,7 +575,6 @@ static void note_length(const struct afar_file *file)
 }
 
 PUBLIC_CALL(int, afar_file_close, (struct afar_file *file), (file))
-	note_length(file);
 {
 	int ret = close_handles(file);
 
