@@ -89,5 +89,6 @@ int main(int argc, char **argv)
 	check(afar_graph_job_close(job));
 	check(afar_graph_close(cores.graph));
 	check(afar_session_close(session));
+	free(cores.counts);
 	return 0;
 }

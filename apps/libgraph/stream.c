@@ -89,8 +89,11 @@ int stream_next(struct stream *stream, const uint32_t **words, uint64_t *nr)
 		ret = ask_ahead(stream);
 	if (ret || stream->nr_begun == stream->nr_ended)
 		return ret;
-	number = stream->nr_ended++ % STREAM_PIECES;
+	number = stream->nr_ended % STREAM_PIECES;
 	ret = io_wait(&stream->graph->io, &stream->requests[number]);
+	if (ret)
+		return ret; /* it may be in flight still */
+	stream->nr_ended++;
 	*words = (const uint32_t *)(const void *)piece_data(stream, number);
 	*nr = stream->edges[number];
 	return ret;

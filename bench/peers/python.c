@@ -11,8 +11,6 @@
 #include "harness/program.h"
 #include "peer.h"
 
-#define MODULES_MAX 3
-
 int python_run(const char *uri, const char *what, const char *const arguments[3], double *value)
 {
 	char script[PATH_MAX], cluster[PATH_MAX], path[PATH_MAX + 32], said[64], *end;
@@ -32,20 +30,13 @@ int python_run(const char *uri, const char *what, const char *const arguments[3]
 	return end == said ? bench_fail(-EPROTO, "peer_python.py %s has said '%s'", what, said) : 0;
 }
 
-const char *python_missing(const char *modules)
+const char *python_missing(const char *module, const char *missing)
 {
-	static char why[128];
-	const char *words[MODULES_MAX] = {NULL};
-	char copy[64], *rest = copy;
 	double has = 0;
 
 	if (!*BENCH_PYTHON)
 		return "not built: the Python module (python3-dev)";
-	snprintf(copy, sizeof(copy), "%s", modules);
-	for (unsigned i = 0; i < MODULES_MAX; i++)
-		words[i] = strsep(&rest, " ");
-	if (!python_run("", "has", words, &has) && has > 0)
-		return NULL;
-	snprintf(why, sizeof(why), "not installed: Python's modules %s", modules);
-	return why;
+	return !python_run("", "has", (const char *[]){module, NULL, NULL}, &has) && has > 0
+		       ? NULL
+		       : missing;
 }

@@ -3,8 +3,8 @@
 #ifndef BENCH_PYTHON_H
 #define BENCH_PYTHON_H
 
-/* Returns NULL if the module was built, and Python has these modules ("numpy fsspec"); otherwise why not. */
-const char *python_missing(const char *modules);
+/* Returns NULL if the module was built, and Python has this one of others; otherwise why not, which is `missing` for the latter. */
+const char *python_missing(const char *module, const char *missing);
 
 /*
  * Runs it on the cluster, with up to three arguments; those from the first NULL on are none. `*value` is the number that it

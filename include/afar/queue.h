@@ -84,7 +84,7 @@ enum afar_opcode {
 
 /*
  * Hints: what a program knows about the bytes on flash. They change what is kept and where it is written, and thus how
- * fast it is, but no byte and no error. Servers that do not know a hint, and memory, take no notice.
+ * fast it is, but no byte and no error. Servers that do not know a hint, memory, and flash over verbs take no notice.
  *
  * AFAR_OP_ONCE is of a read: the program will not read these bytes again soon. A server that keeps pages
  * (`afard --cache`) then keeps none for it. A page that it has already is the first to go, unless others use it. So a scan

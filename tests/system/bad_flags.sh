@@ -8,7 +8,7 @@ refused 2 'no command' "$AFAR"
 refused 2 'frobnicate' "$AFAR" frobnicate
 refused 2 'create, ls, stat, set, grant, rm' "$AFAR" ns
 refused 2 'create, ls, stat, set, grant, rm' "$AFAR" ns frobnicate
-refused 2 'put, get, ls, stat, seal, verify, rm' "$AFAR" region
+refused 2 'put, get, ls, stat, seal, verify, resize, rm' "$AFAR" region
 refused 2 'unknown flag' "$AFAR" --frobnicate status
 refused 2 'unknown flag --frobnicate' "$AFAR" status --frobnicate
 refused 2 'unknown flag -x' "$AFAR" status -x

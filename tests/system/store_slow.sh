@@ -24,7 +24,7 @@ is_slow() {
 	"$AFAR" store ls | grep -q 'slow: an I/O takes [0-9]* s'
 }
 eventually is_slow
-"$AFAR" region put in kept:slow >slow.out 2>&1 &
+"$AFAR" region put in kept:slow --timeout 120 >slow.out 2>&1 &
 putting=$!
 running="$running $putting"
 has_come() { # all bytes of the second put

@@ -134,7 +134,7 @@ static void teardown(void *state)
 
 static int setup(const char *transport, struct bench_row *rows, unsigned nr_rows, void **state)
 {
-	const char *missing = python_missing("numpy");
+	const char *missing = python_missing("numpy", "not installed: apt install python3-numpy");
 	struct calls_stage *stage;
 	int ret;
 

@@ -102,7 +102,7 @@ static int setup(const char *transport, struct bench_row *rows, unsigned nr_rows
 
 	*state = NULL;
 	if (!missing)
-		missing = python_missing("fsspec");
+		missing = python_missing("fsspec", "not installed: apt install python3-fsspec");
 	if (missing) {
 		bench_skip(rows, nr_rows, missing);
 		return 0;

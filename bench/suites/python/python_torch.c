@@ -107,7 +107,7 @@ static int setup(const struct file_setting *setting, struct bench_row *rows, uns
 
 	*state = NULL;
 	if (!missing)
-		missing = python_missing("torch");
+		missing = python_missing("torch", "not installed: apt install python3-torch");
 	if (missing) {
 		bench_skip(rows, nr_rows, missing);
 		return 0;

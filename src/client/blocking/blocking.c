@@ -208,11 +208,31 @@ int blocking_transfer(struct afar_queue *queue, const struct afar_op *op, uint64
 		ret = queue_connect_to(queue, op->target, need, deadline);
 		if (ret)
 			return failure_on_the_way(op, length, ret, true);
+		if (op->nr_iov > 0 && !op->iov[0].buffer &&
+		    queue->session->fabrics.needs_registration)
+			return BLOCKING_UNREGISTERED;
 		ret = run(queue, op, length, deadline);
 	}
 	if (ret == -EROFS)
 		return target_fail_read_only(op->target);
 	return ret ? fail_operation(queue, ret) : 0;
+}
+
+/* Moves the caller's memory, which is made ready for that. */
+static int transfer_ready(struct afar_queue *queue, const struct afar_op *op, uint64_t length,
+			  const struct target_need *need, uint64_t deadline)
+{
+	struct unregistered unregistered;
+	int ret = unregistered_begin(&unregistered, queue, op, length);
+
+	if (ret)
+		return ret;
+	do
+		ret = blocking_transfer(queue, &unregistered.ready, unregistered.length, need,
+					deadline);
+	while (unregistered_go_on(&unregistered, ret));
+	unregistered_end(&unregistered);
+	return ret;
 }
 
 static int transfer_by_queue(const struct afar_op *op, uint64_t length)
@@ -221,7 +241,6 @@ static int transfer_by_queue(const struct afar_op *op, uint64_t length)
 	const struct target_need need = {.pieces = &piece, .nr = 1};
 	uint64_t deadline = session_deadline(op->target->session);
 	struct afar_queue *queue;
-	struct unregistered unregistered;
 	int ret;
 
 	if (!target_may(op->target, op->opcode))
@@ -233,14 +252,9 @@ static int transfer_by_queue(const struct afar_op *op, uint64_t length)
 	ret = enter_memory(op);
 	if (ret)
 		goto out_end;
-	ret = unregistered_begin(&unregistered, queue, op, length);
-	if (!ret) {
-		do
-			ret = blocking_transfer(queue, &unregistered.ready, unregistered.length,
-						&need, deadline);
-		while (unregistered_go_on(&unregistered, ret));
-		unregistered_end(&unregistered);
-	}
+	do
+		ret = transfer_ready(queue, op, length, &need, deadline);
+	while (ret == BLOCKING_UNREGISTERED);
 	if (!ret)
 		same_host_map(op->target, queue);
 	leave_memory(op, op->nr_iov);

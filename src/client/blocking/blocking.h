@@ -16,7 +16,9 @@ int blocking_make_ready(struct afar_queue *queue, struct afar_target *target,
 			const struct target_need *need, uint64_t deadline);
 void blocking_end(struct afar_target *target, struct afar_queue *queue);
 /* Carries out one operation on a borrowed queue, and begins it again when a server has closed the
- * connection. Its memory needs no more registering. */
+ * connection. Its memory needs no more registering. Returns BLOCKING_UNREGISTERED if it does need that now: a
+ * connection over another transport stands. The operation is to begin anew then. */
+#define BLOCKING_UNREGISTERED 1
 int blocking_transfer(struct afar_queue *queue, const struct afar_op *op, uint64_t length,
 		      const struct target_need *need, uint64_t deadline);
 

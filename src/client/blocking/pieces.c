@@ -26,6 +26,7 @@ struct batch {
 	struct target_piece *pieces;
 	unsigned nr;
 	bool is_round;			/* of merged pieces, which stand for several */
+	bool is_plain;			/* their memory is not registered */
 	uint64_t deadline;		/* moves on with each piece that ends well */
 	int status;			/* the first failure that trying again does not mend */
 	char failure[ERROR_LINE_BYTES]; /* the line of `status`, or of the last that is left */
@@ -210,7 +211,7 @@ static int fail_unconnected(struct batch *batch)
 	return fail_left(batch, error_fail(batch->connected, "%s", batch->why));
 }
 
-/* Carries out the pieces as blocking_transfer() does one operation. */
+/* Carries out the pieces as blocking_transfer() does one operation, and likewise returns BLOCKING_UNREGISTERED. */
 static int transfer_pieces(struct afar_queue *queue, struct batch *batch)
 {
 	unsigned nr_left, nr_before = batch->nr;
@@ -229,6 +230,8 @@ static int transfer_pieces(struct afar_queue *queue, struct batch *batch)
 		ret = connect_left(queue, batch);
 		if (ret)
 			return fail_left(batch, ret);
+		if (batch->is_plain && queue->session->fabrics.needs_registration)
+			return BLOCKING_UNREGISTERED;
 	}
 }
 
@@ -353,9 +356,13 @@ static int transfer_registered(struct afar_queue *queue, struct batch *batch)
 
 static int transfer_batch(struct afar_queue *queue, struct batch *batch)
 {
-	return batch->target->session->fabrics.needs_registration
-		       ? transfer_registered(queue, batch)
-		       : transfer_pieces(queue, batch);
+	int ret = BLOCKING_UNREGISTERED;
+
+	batch->is_plain = !queue->session->fabrics.needs_registration;
+	if (batch->is_plain)
+		ret = transfer_pieces(queue, batch);
+	batch->is_plain = false;
+	return ret == BLOCKING_UNREGISTERED ? transfer_registered(queue, batch) : ret;
 }
 
 /* Carries out a round of merged pieces. Sets `are_left` if some are left, to be done one by one. */

@@ -56,8 +56,6 @@ int file_open(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, int fl
 int file_close(struct afar_file *file);
 /* Has the size and times committed. */
 int file_commit(struct afar_file *file);
-/* Says that writes to an inode may be lost. */
-int file_fail_lost(const struct afar_fs *fs, uint64_t ino);
 /* Returns whether closing it commits something. */
 bool file_has_to_commit(const struct afar_file *file);
 /* Before and after a call that closes a file. `result` is NULL if `ret` is negative. */
@@ -67,9 +65,6 @@ void file_end_close(struct late_close *closing, int ret, const Afar__FileResult 
 void file_drop(struct afar_file *file);
 /* The call that was begun has failed as a whole, and the file is as open as before. */
 void file_undo_close(struct late_close *closing);
-
-/* ---- file_sync.c */
-
 /* As afar_file_sync(). */
 int file_sync(struct afar_file *file);
 
@@ -82,10 +77,6 @@ int file_take_kept(struct afar_file *file, uint64_t ino);
 bool file_leave_kept(struct afar_file *file);
 /* Ends a file that its program has closed, and keeps its hold. False: the manager has to be told, and the file is as it was. */
 bool file_keep(struct afar_file *file);
-/* Likewise after a file was written, for the next one who reads it: has the closing ask for a hold to read, and takes that. The second one returns false: the
- * closing is to be ended, and the manager told of the hold if it asked for one. */
-void file_ask_to_keep(struct late_close *closing);
-bool file_end_kept(struct late_close *closing, const Afar__FileResult *result);
 /* A file that may be one to write has its hold, and is about to be opened. */
 void file_let_writer(struct afar_file *file);
 

@@ -34,7 +34,6 @@
 #include "client/files/io/fs_closing.h"
 #include "client/files/io/fs_transfer.h"
 #include "client/files/io/fs_used.h"
-#include "client/files/io/fs_usual.h"
 #include "client/files/io/fs_work.h"
 #include "client/namespace/region.h"
 
@@ -91,9 +90,8 @@ struct file_inode {
 	struct inode_commit *commits; /* under way; guarded by the fs's lock */
 	_Atomic enum inode_kept kept;
 	atomic_uint nr_long_ways; /* reads and writes that might have gone by the view */
-	atomic_uint
-		nr_prepared; /* its first units came with the making; nobody has written there */
-	atomic_bool is_unsynced;    /* written since the last sync began: inode_note_write() */
+	atomic_bool is_prepared; /* its first unit came with the making; nobody has written there */
+	atomic_bool is_unsynced; /* written since the last sync began: inode_note_write() */
 	struct file_writes *writes; /* fs_losses.c's; NULL: none yet. Guarded by the fs's lock */
 	_Atomic int64_t written_at; /* the last time, by this machine's clock: ns since 1970 */
 	uint64_t ino;
@@ -140,7 +138,6 @@ struct afar_fs {
 	struct attr_cache attr_cache; /* names and attributes that are delegated to us */
 	struct fs_used used;	      /* inodes that the program uses by their number */
 	struct fs_closings closings;
-	struct fs_usual usual; /* files that are made here */
 	struct fs_drops drops;
 	struct fs_work work; /* operations on queues that take a thread */
 	struct fs_streams streams;
@@ -186,7 +183,6 @@ struct afar_file {
 	bool is_directory;
 	struct fs_who who; /* that opened it */
 	int flags;	   /* of open(2) */
-	bool is_made;	   /* with this handle, with room */
 	/* For queues; its handle is open if it was asked for, and in use by operations that may have something posted:
 	 * file_queue.c. */
 	struct afar_target target;
@@ -331,7 +327,7 @@ static inline bool inode_has_noted_write(const struct file_inode *inode, uint64_
 {
 	return atomic_load_explicit(&inode->is_unsynced, memory_order_relaxed) &&
 	       !(offset < FILE_UNIT &&
-		 atomic_load_explicit(&inode->nr_prepared, memory_order_relaxed));
+		 atomic_load_explicit(&inode->is_prepared, memory_order_relaxed));
 }
 /* The bytes of a write have arrived. A commit may have begun meanwhile: it told of the write, and had others drop what they keep, too early. */
 static inline void inode_note_arrival(struct file_inode *inode)

@@ -78,9 +78,7 @@ static struct {
 	pthread_t thread;
 	int listener;
 	int connection; /* /dev/fuse; it has an error when the kernel has ended the mount */
-	int mounts;	/* the list of what is mounted; -1: it cannot be had */
-	unsigned major, minor;
-	int stop; /* an eventfd: device_leave() was called */
+	int stop;	/* an eventfd: device_leave() was called */
 	int waiting[WAITING_MAX];
 	unsigned nr_waiting;
 } ends = {.stop = -1};
@@ -122,43 +120,18 @@ static void take_connections(void)
 	}
 }
 
-/* Returns whether it is mounted somewhere, as far as this process can know. */
-static bool is_listed(void)
-{
-	FILE *mounts = ends.mounts >= 0 ? fopen("/proc/self/mountinfo", "re") : NULL;
-	char *line = NULL;
-	unsigned device[2];
-	size_t size = 0;
-	bool is = false;
-
-	while (mounts && !is && getline(&line, &size, mounts) > 0)
-		is = sscanf(line, "%*d %*d %u:%u", &device[0], &device[1]) == 2 &&
-		     device[0] == ends.major && device[1] == ends.minor;
-	free(line);
-	if (mounts)
-		fclose(mounts);
-	return is;
-}
-
-/* Each request wakes all who poll the connection. So this polls it only when the mount is on no list any more. Then it has ended, or does when its last
- * file is closed. */
 static void *watch(void *unused)
 {
 	struct pollfd events[] = {{.fd = ends.listener, .events = POLLIN},
-				  {.fd = -1},
-				  {.fd = ends.stop, .events = POLLIN},
-				  {.fd = ends.mounts, .events = POLLPRI}};
+				  {.fd = ends.connection},
+				  {.fd = ends.stop, .events = POLLIN}};
 
 	(void)unused;
 	do {
-		if (!is_listed())
-			events[1].fd = ends.connection;
 		poll(events, sizeof(events) / sizeof(events[0]), -1);
 		take_connections();
 	} while (!events[1].revents && !events[2].revents);
 	close(ends.listener);
-	if (ends.mounts >= 0)
-		close(ends.mounts);
 	return NULL;
 }
 
@@ -193,16 +166,16 @@ static int start_watching(void)
 
 void device_listen(const char *place, int connection)
 {
+	unsigned major, minor;
 	int ret = -ENODEV;
 
 	ends.listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	ends.stop = eventfd(0, EFD_CLOEXEC);
 	ends.connection = connection;
-	ends.mounts = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
 	if (ends.listener < 0 || ends.stop < 0)
 		ret = -errno;
-	else if (find_device(place, &ends.major, &ends.minor))
-		ret = bind_to(ends.listener, place, ends.major, ends.minor);
+	else if (find_device(place, &major, &minor))
+		ret = bind_to(ends.listener, place, major, minor);
 	if (!ret && listen(ends.listener, WAITING_MAX))
 		ret = -errno;
 	ret = ret ? ret : start_watching();
@@ -210,8 +183,6 @@ void device_listen(const char *place, int connection)
 		return;
 	if (ends.listener >= 0)
 		close(ends.listener);
-	if (ends.mounts >= 0)
-		close(ends.mounts);
 	if (ends.stop >= 0)
 		close(ends.stop);
 	ends.stop = -1;

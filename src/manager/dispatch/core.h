@@ -85,8 +85,7 @@ struct event {
 	/* It waits until others have dropped pages, or told of closings: its number among these questions, and how long; 0: none. After
 	 * that, until they have let go of what they kept. */
 	uint64_t drop, drop_until, kept_until;
-	uint64_t
-		end_until; /* a listing waits so long for where files end; 0: it does not */
+	uint64_t end_until; /* a listing waits so long for where files end; 0: it does not */
 	uint64_t begins_by; /* a RegionBegin waits for its turn no longer; 0: not set yet */
 	struct {
 		/* How long a FileLock waits, and since when, which says who is first; 0: it does not. */

@@ -408,21 +408,6 @@ static int give_back(struct file *file, const struct session *session, const Afa
 	return ret;
 }
 
-/* The session goes on with the file to read, in place of what it is about to close. */
-static int keep_open(struct file *file, const struct session *session, const Afar__FileSync *ask,
-		     Afar__FileResult *result)
-{
-	int ret;
-
-	if (file_is_written_elsewhere(file, session->number) || file->inode->nlink == 0)
-		return 0;
-	ret = hold_add(file, session, ask->keep, ask->keep_access & ~(uint32_t)W_OK);
-	if (ret == 0)
-		ret = file_tell_runs(file, &(struct units){0, UINT64_MAX / FILE_UNIT}, 1, result);
-	result->keeps = ret == 0;
-	return ret;
-}
-
 static int sync_file(struct fs *fs, const struct session *session, const Afar__FileSync *ask,
 		     Afar__FileResult *result)
 {
@@ -444,8 +429,7 @@ static int sync_file(struct fs *fs, const struct session *session, const Afar__F
 	if (ask->is_written &&
 	    (ask->unless_told == 0 || !hold_has_told(file, session->number, ask->unless_told)))
 		inode_touch(inode);
-	/* One that is kept is not closed for some time. */
-	if (ask->close != 0 && (ask->is_trimmed || ask->keep != 0))
+	if (ask->is_trimmed && ask->close != 0)
 		ret = file_trim(file, session);
 	if (ret == 0)
 		ret = give_back(file, session, ask);
@@ -459,8 +443,6 @@ static int sync_file(struct fs *fs, const struct session *session, const Afar__F
 	/* It has told where it ends. */
 	if (!hold_is_writer_but(file, session->number, ask->close))
 		ret = hold_give_end(file, session->number);
-	if (ret == 0 && ask->keep != 0)
-		ret = keep_open(file, session, ask, result);
 	return ret == 0 ? hold_close(fs, session, ask->close) : ret;
 }
 

@@ -532,9 +532,6 @@ int file_prepare(struct file *file, uint64_t bytes)
 	if (ret == 0)
 		ret = file_extend(file, &wish, &room);
 	free(room.list);
-	/* Closing the file tells how many of several units it needed. */
-	if (ret == 0 && bytes > FILE_UNIT)
-		ret = file_note_ahead(file, true);
 	return ret == 0 ? set_spare(file, 0, units_up(bytes)) : ret;
 }
 
@@ -668,11 +665,9 @@ int file_trim(struct file *file, const struct session *session)
 	uint64_t end = units_up(file->inode->size);
 	int ret = file_load_runs(file);
 
-	if (ret < 0 || file_is_shared(file, session))
+	if (ret < 0 || file_is_shared(file, session) || is_at_end(file->runs, end))
 		return ret;
-	if (!is_at_end(file->runs, end))
-		ret = cut(file, end, UINT64_MAX);
-	return ret == 0 ? file_note_ahead(file, false) : ret;
+	return cut(file, end, UINT64_MAX);
 }
 
 int file_give_back(struct file *file, const struct session *session, const struct units *list,

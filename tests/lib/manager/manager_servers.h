@@ -72,10 +72,10 @@ struct fake_server {
 	int refuse;	   /* answers this to reservations */
 	int refuse_device; /* answers this when it is to open or to close one, with: */
 	const char *says;
-	uint64_t opened;	      /* the store that it says it has opened */
-	bool does_grant_wrong;	      /* less than asked */
-	bool does_grant_twice;	      /* names the extent that it granted last again */
-	uint8_t slot[END_SLOT_BYTES]; /* it reads this wherever it is asked to */
+	uint64_t opened;		     /* the store that it says it has opened */
+	bool does_grant_wrong;		     /* less than asked */
+	bool does_grant_twice;		     /* names the extent that it granted last again */
+	uint8_t slot[END_SLOT_BYTES];	     /* it reads this wherever it is asked to */
 	int refuse_to_read, refuse_to_clear; /* answers this instead */
 	unsigned nr_reads, nr_cleared;
 	uint64_t cleared;     /* bytes, the last time */

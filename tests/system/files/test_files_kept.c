@@ -95,21 +95,13 @@ static int end(void **state)
 
 /* ---- What the tests do with files */
 
-/* Each second one is closed late: what was written is kept then. */
-static void close_written(struct afar_file *file)
-{
-	static unsigned turn;
-
-	assert_int_equal(turn++ % 2 ? afar_file_close(file) : afar_file_close_later(file), 0);
-}
-
 static void write_text(struct afar_fs *fs, uint64_t ino, const char *text, int flags)
 {
 	struct afar_file *file;
 
 	assert_int_equal(afar_file_open(fs, &superuser, ino, O_WRONLY | flags, &file), 0);
 	assert_int_equal(afar_file_pwrite(file, text, strlen(text), 0), strlen(text));
-	close_written(file);
+	assert_int_equal(afar_file_close(file), 0);
 }
 
 static uint64_t make(struct afar_fs *fs, const char *name, const char *text)
@@ -226,78 +218,6 @@ static void test_while_the_manager_stands(void **state)
 	}
 	assert_int_not_equal(nr_good, 0);
 	close_user(&user);
-}
-
-/* It was written here, and closed late. The next change takes the closing along. */
-static void test_written_while_the_manager_stands(void **state)
-{
-	char text[TEXT_MAX] = "";
-	unsigned nr_good = 0;
-	struct user user;
-	int ret;
-
-	(void)state;
-	open_user(&user, 2000);
-	for (unsigned i = 0; i < NR_TRIES && nr_good == 0; i++) {
-		struct afar_file_stat stat = {.size = sizeof(stat)};
-		struct afar_file *file;
-		char name[32];
-
-		renew(user.fs);
-		snprintf(name, sizeof(name), "f.%u", i);
-		assert_int_equal(afar_file_create(user.fs, &superuser, root, name, 0644,
-						  O_WRONLY | O_EXCL, &file, &stat),
-				 0);
-		assert_int_equal(afar_file_pwrite(file, "hello", 5, 0), 5);
-		assert_int_equal(afar_file_close_later(file), 0);
-		assert_int_equal(afar_fs_make(user.fs, &superuser, root, "next", S_IFREG | 0644, 0,
-					      NULL, NULL),
-				 0);
-		kill(cluster_manager(cluster), SIGSTOP);
-		ret = read_text(user.fs, &superuser, stat.ino, text);
-		kill(cluster_manager(cluster), SIGCONT);
-		nr_good += ret == 0 && strcmp(text, "hello") == 0;
-		while (ret && read_text(user.fs, &superuser, stat.ino, text))
-			;
-		assert_int_equal(afar_fs_unlink(user.fs, &superuser, root, "next"), 0);
-		assert_int_equal(afar_fs_unlink(user.fs, &superuser, root, name), 0);
-		expect_gone(users[1].fs, stat.ino);
-	}
-	assert_int_not_equal(nr_good, 0);
-	close_user(&user);
-}
-
-/* Files that were made before have two blocks, so the next ones get as much. They give back the rest. */
-static void test_room_of_new_files(void **state)
-{
-	static char bytes[2 * AFAR_FILE_BLOCK];
-
-	(void)state;
-	for (unsigned i = 0; i < 12; i++) {
-		const size_t length = i < 10 ? sizeof(bytes) : i == 10 ? 1 : 0;
-		const uint64_t far = 64 * KIB;
-		struct afar_file_stat stat = {.size = sizeof(stat)};
-		struct afar_file *file;
-		char name[32];
-
-		snprintf(name, sizeof(name), "f.%u", i);
-		assert_int_equal(afar_file_create(users[0].fs, &superuser, root, name, 0644,
-						  O_WRONLY | O_EXCL, &file, &stat),
-				 0);
-		assert_int_equal(afar_file_pwrite(file, bytes, length, 0), length);
-		/* The last one begins behind what it got. */
-		if (length == 0)
-			assert_int_equal(afar_file_pwrite(file, bytes, 1, far), 1);
-		close_written(file);
-		/* It may be closed a moment later. */
-		assert_int_equal(afar_fs_make(users[0].fs, &superuser, root, "next", S_IFREG | 0644,
-					      0, NULL, NULL),
-				 0);
-		assert_int_equal(afar_fs_unlink(users[0].fs, &superuser, root, "next"), 0);
-		assert_int_equal(afar_fs_getattr(users[1].fs, stat.ino, &stat), 0);
-		assert_int_equal(stat.bytes, length ? length : far + 1);
-		assert_int_equal(stat.allocated, i < 10 ? sizeof(bytes) : (size_t)AFAR_FILE_BLOCK);
-	}
 }
 
 /* Its page comes from the cache as long as nobody has it open to write. */
@@ -623,8 +543,6 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		KEPT_TEST(test_while_the_manager_stands),
-		KEPT_TEST(test_written_while_the_manager_stands),
-		KEPT_TEST(test_room_of_new_files),
 		KEPT_TEST(test_from_a_cache),
 		KEPT_TEST(test_changed_elsewhere),
 		KEPT_TEST(test_changed_here),

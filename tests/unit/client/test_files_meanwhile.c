@@ -697,7 +697,7 @@ static void forgets_what_may_have_been_punched(void **state)
 			 -ETIMEDOUT);
 	expect_forgotten();
 	begin_cutting();
-	inode.nr_prepared = 1;
+	inode.is_prepared = true;
 	file_unprepare(&shared);
 	expect_forgotten();
 }

@@ -453,8 +453,9 @@ static void test_bad_input(void **state)
 	(void)state;
 	order_open(8, false);
 	op.target = narrow;
-	assert_int_equal(order_submit(0, AFAR_OP_WRITE, 0x10, narrow), -EINVAL);
+	assert_int_equal(order_submit(0, AFAR_OP_WRITE, 0x80, narrow), -EINVAL);
 	assert_non_null(strstr(afar_last_error(), "flags"));
+	assert_int_equal(order_submit(0, AFAR_OP_WRITE, AFAR_OP_ONCE, narrow), -EINVAL);
 	assert_int_equal(order_submit(0, AFAR_OP_WRITE, AFTER | 0x8000, narrow), -EINVAL);
 	assert_int_equal(order_submit(0, AFAR_OP_WRITE, AFAR_OP_DURABLE, narrow), -EOPNOTSUPP);
 	assert_non_null(strstr(afar_last_error(), "memory"));

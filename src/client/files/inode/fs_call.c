@@ -117,18 +117,8 @@ static int call_holds(struct afar_fs *fs, const struct fs_who *who, Afar__FileHo
 	return ret;
 }
 
-/* Has no closing of the same call keep a file. */
-static void keep_not(uint64_t ino, Afar__FileChange *const *operations, unsigned nr)
-{
-	for (unsigned i = 0; i < nr; i++)
-		if (operations[i]->what_case == AFAR__FILE_CHANGE__WHAT_SYNC &&
-		    operations[i]->sync->ino == ino)
-			operations[i]->sync->keep = 0;
-}
-
 /* Keeps no file that is removed, or replaced, because others may need its room. */
-static void drop_removed(struct afar_fs *fs, const Afar__FileChange *ask,
-			 Afar__FileChange *const *operations, unsigned nr)
+static void drop_removed(struct afar_fs *fs, const Afar__FileChange *ask)
 {
 	uint64_t ino = 0;
 
@@ -136,10 +126,8 @@ static void drop_removed(struct afar_fs *fs, const Afar__FileChange *ask,
 		ino = attr_cache_ino(&fs->attr_cache, ask->remove->dir, ask->remove->name);
 	else if (ask->what_case == AFAR__FILE_CHANGE__WHAT_RENAME)
 		ino = attr_cache_ino(&fs->attr_cache, ask->rename->new_dir, ask->rename->new_name);
-	if (ino == 0)
-		return;
-	kept_drop(fs, ino);
-	keep_not(ino, operations, nr);
+	if (ino != 0)
+		kept_drop(fs, ino);
 }
 
 /* Likewise what we did not know by its name, afterwards. `results`: NULL: it is unknown what was done. */
@@ -172,7 +160,7 @@ static int call_changes(struct afar_fs *fs, const struct fs_who *who, Afar__File
 	message.operations = operations;
 	message.n_operations = nr;
 	for (unsigned i = 0; i < nr; i++)
-		drop_removed(fs, operations[i], operations, nr);
+		drop_removed(fs, operations[i]);
 	attr_cache_begin_change(fs, operations, nr);
 	ret = call(fs, RPC_REQUEST(FILES_CHANGE, files_change, &message), nr, out);
 	attr_cache_end_change(fs, &mark, operations, nr, ret == 0 ? results_of(out) : NULL);

@@ -3,7 +3,6 @@
 #ifndef CLIENT_FS_HOLD_H
 #define CLIENT_FS_HOLD_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include <urcu/list.h>
@@ -30,9 +29,6 @@ uint64_t fs_new_handle(struct afar_fs *fs);
 /* Notes a handle that is about to be opened, or has just been. The inode is the caller's to put after
  * the hold has ended. NULL: no memory. */
 struct fs_hold *fs_hold_new(struct file_inode *inode, uint64_t handle, uint32_t access);
-/* The manager has it open with this handle, to read, in place of the one before. False: it was told of all holds again since that count was
- * `nr_reclaims`, of the one before, too. */
-bool fs_hold_become(struct fs_hold *hold, uint64_t handle, uint32_t access, uint64_t nr_reclaims);
 /* Forgets it. NULL does nothing. */
 void fs_hold_end(struct afar_fs *fs, struct fs_hold *hold);
 /* Returns how often the manager was told of all holds. Compare it before and after a call that

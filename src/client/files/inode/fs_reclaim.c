@@ -40,22 +40,6 @@ struct fs_hold *fs_hold_new(struct file_inode *inode, uint64_t handle, uint32_t 
 	return hold;
 }
 
-bool fs_hold_become(struct fs_hold *hold, uint64_t handle, uint32_t access, uint64_t nr_reclaims)
-{
-	struct afar_fs *fs = hold->inode->fs;
-	bool is_good;
-
-	pthread_mutex_lock(&fs->lock);
-	is_good = fs->nr_reclaims == nr_reclaims;
-	if (is_good) {
-		hold->inode->nr_writers -= !!(hold->access & W_OK);
-		hold->handle = handle;
-		hold->access = access;
-	}
-	pthread_mutex_unlock(&fs->lock);
-	return is_good;
-}
-
 void fs_hold_end(struct afar_fs *fs, struct fs_hold *hold)
 {
 	if (!hold)

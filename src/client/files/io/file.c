@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Open files: opening, making, closing and describing them. */
+/* Open files: opening, making, closing, describing and syncing them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -229,11 +229,11 @@ static int adopt(struct afar_file *file, uint64_t handle, uint32_t access,
 }
 
 /* Notes the room that came with the making: it is there, and counts as nobody's. */
-static void note_prepared(struct file_inode *inode, unsigned nr, const Afar__FileResult *result)
+static void note_prepared(struct file_inode *inode, const Afar__FileResult *result)
 {
 	atomic_store(&inode->has_grown, true);
 	if (result->n_runs != 0 && result->attributes->allocated == 0)
-		atomic_store(&inode->nr_prepared, nr);
+		atomic_store(&inode->is_prepared, true);
 }
 
 static int create(struct afar_fs *fs, const struct fs_who *who, Afar__FileMake *make, int flags,
@@ -258,10 +258,8 @@ static int create(struct afar_fs *fs, const struct fs_who *who, Afar__FileMake *
 	if (ret)
 		goto out_discard;
 	ret = adopt(file, make->handle, make->access, &before, answer.results[0]);
-	if (ret == 0 && make->bytes != 0) {
-		note_prepared(file->inode, (unsigned)(make->bytes / FILE_UNIT), answer.results[0]);
-		file->is_made = true;
-	}
+	if (ret == 0 && make->bytes != 0)
+		note_prepared(file->inode, answer.results[0]);
 	if (ret == 0 && stat) {
 		fs_give_attributes(answer.results[0]->attributes, stat);
 		if (flags & O_TRUNC)
@@ -312,8 +310,8 @@ PUBLIC_CALL_OF_CALLS(int, afar_file_create,
 	make.handle = fs_new_handle(fs);
 	make.access = access_of(flags) | (flags & O_TRUNC ? W_OK : 0) |
 		      (fs->drops.tell && !(flags & O_APPEND) ? FS_KEEPS_PAGES : 0);
-	/* Most files are written at once, and as long as those before. */
-	make.bytes = make.access & W_OK ? usual_units(&fs->usual) * FILE_UNIT : 0;
+	/* Most files are written at once, and small. */
+	make.bytes = make.access & W_OK ? FILE_UNIT : 0;
 	make.goes_without = true;
 	do {
 		ret = check_flags(fs, flags);
@@ -424,13 +422,18 @@ int file_commit(struct afar_file *file)
 	return commit(file, 0, false);
 }
 
-int file_fail_lost(const struct afar_fs *fs, uint64_t ino)
+static int fail_lost_in(const struct afar_fs *fs, uint64_t ino)
 {
 	return error_fail(
 		-AFAR_EUNSYNCED,
 		"sync inode %llu of file system '%s': a server, or its device, failed before "
 		"what was written since the last sync was durable; write it again",
 		(unsigned long long)ino, fs->ns->name);
+}
+
+static int fail_lost(const struct afar_file *file)
+{
+	return fail_lost_in(file->fs, file->inode->ino);
 }
 
 /* ---- Closing */
@@ -473,7 +476,7 @@ int file_close(struct afar_file *file)
 	int ret;
 
 	if (file_keep(file) || (is_writable && closings_hold_back(file)))
-		return is_lost ? file_fail_lost(fs, ino) : 0;
+		return is_lost ? fail_lost_in(fs, ino) : 0;
 	/* The last one to close it gives room back: not one that nobody waits for. */
 	if (is_writable && !inode_is_alone(file->inode) && closings_are_pending(fs))
 		closings_flush(fs);
@@ -484,7 +487,7 @@ int file_close(struct afar_file *file)
 		      ? commit_and_close(file, is_trimmed)
 		      : call_close(fs, handle);
 	if (ret == 0 && is_lost)
-		ret = file_fail_lost(file->fs, file->inode->ino);
+		ret = fail_lost(file);
 	end_file(file, nr_reclaims);
 	if (fs_has_many_unsynced(fs))
 		fs_sync_pool(fs);
@@ -502,15 +505,10 @@ void file_begin_close(struct late_close *closing)
 
 	closing->nr_reclaims = fs_count_reclaims(file->fs);
 	if (closing->is_change) {
-		const bool is_last = inode_end(file->inode);
-
-		closing->is_trimmed = is_last && inode_has_spare(file->inode);
+		closing->is_trimmed = inode_end(file->inode) && inode_has_spare(file->inode);
 		closing->touched =
 			(int)fill_sync(file->inode, file->hold->handle, closing->is_trimmed,
 				       &closing->sync, &closing->change, &closing->commit);
-		/* Nobody opens it until this has ended. */
-		if (is_last)
-			file_ask_to_keep(closing);
 		return;
 	}
 	afar__file_close__init(&closing->close);
@@ -549,28 +547,10 @@ void file_end_close(struct late_close *closing, int ret, const Afar__FileResult 
 	}
 	if (closing->is_change)
 		inode_end_commit(inode, &closing->commit);
-	if (closing->is_change && is_done && file_end_kept(closing, result))
-		return;
-	/* It may have been done in a call before that has failed. */
-	if (ret == 0 && closing->keep != 0 && (!is_done || result->keeps || closing->is_again))
-		call_close(closing->file->fs, closing->keep);
 	/* After a trim the inode is gone here, too. */
 	if (closing->is_change && is_done && !closing->is_trimmed)
 		inode_take(inode, result);
 	end_file(closing->file, closing->nr_reclaims);
-}
-
-/* The next ones that are made get as much room. */
-static void note_length(const struct afar_file *file)
-{
-	uint64_t size;
-
-	if (!file->is_made)
-		return;
-	pthread_mutex_lock(&file->inode->lock);
-	size = file->inode->size;
-	pthread_mutex_unlock(&file->inode->lock);
-	usual_note(&file->fs->usual, file_units_up(size));
 }
 
 /* Ends the handle, and the target that goes with it. */
@@ -590,7 +570,6 @@ static int close_handles(struct afar_file *file)
 	if (ret)
 		return error_fail(ret, "close a file: it is closed already");
 	file_stream_end(file);
-	note_length(file);
 	inode_tell_ends(file->inode);
 	return 0;
 }
@@ -619,13 +598,13 @@ PUBLIC_CALL(int, afar_file_close_later, (struct afar_file *file), (file))
 	if (ret)
 		return ret;
 	if (file_take_loss(file, false))
-		lost = file_fail_lost(file->fs, file->inode->ino);
+		lost = fail_lost(file);
 	if (file_keep(file) || (may_close_later(file) && late_close_add(file) == 0))
 		return lost;
 	return file_close(file) ?: lost;
 }
 
-/* ---- Describing */
+/* ---- Describing and syncing */
 
 uint64_t afar_file_ino(const struct afar_file *file)
 {
@@ -654,6 +633,68 @@ PUBLIC_CALL(int, afar_file_stat, (struct afar_file *file, struct afar_file_stat 
 out_known:
 	if (ret == 0)
 		inode_add_writes(file->fs, out);
+	handle_unuse(&file->handle);
+	return ret;
+}
+
+/* Has the data made durable. Says once if something of it is lost. */
+static int sync_data(struct afar_file *file)
+{
+	int ret = fs_sync_pool(file->fs);
+
+	return ret == 0 && file_take_loss(file, true) ? fail_lost(file) : ret;
+}
+
+/* Has committed what the manager has been told of an inode that is open here to read. */
+static int commit_told(struct afar_file *file)
+{
+	Afar__FileSync message = AFAR__FILE_SYNC__INIT;
+	struct fs_answer answer;
+	int ret;
+
+	message.ino = file->inode->ino;
+	ret = fs_change_one(file->fs, &file->who, FILE_CHANGE(SYNC, sync, &message), &answer);
+	if (ret)
+		return ret;
+	ret = inode_take(file->inode, answer.results[0]);
+	fs_answer_free(&answer);
+	return ret;
+}
+
+int file_sync(struct afar_file *file)
+{
+	int ret = sync_data(file);
+
+	if (ret || file->is_directory)
+		return ret;
+	if (file->access & W_OK)
+		return file_commit(file);
+	/* Others of this process may have written, and not committed that yet. */
+	return inode_is_written(file->inode) ? commit_told(file) : 0;
+}
+
+PUBLIC_CALL(int, afar_file_sync, (struct afar_file *file), (file))
+{
+	int ret = file_enter(file);
+
+	if (ret)
+		return ret;
+	ret = file_sync(file);
+	handle_unuse(&file->handle);
+	return ret;
+}
+
+PUBLIC_CALL(int, afar_file_flush, (struct afar_file *file), (file))
+{
+	int ret = file_enter(file);
+
+	if (ret)
+		return ret;
+	if ((file->access & W_OK) && (atomic_load(&file->inode->touched) == INODE_UNTOLD ||
+				      atomic_load(&file->inode->kept) == INODE_KEPT_OLD))
+		ret = file_commit(file);
+	if (ret == 0 && file_take_loss(file, false))
+		ret = fail_lost(file);
 	handle_unuse(&file->handle);
 	return ret;
 }

@@ -187,7 +187,7 @@ int file_resize(struct afar_file *file, const struct fs_who *who, uint64_t bytes
 		return error_fail(-EFBIG, "make inode %llu %llu bytes long: a file can have %llu",
 				  (unsigned long long)file->inode->ino, (unsigned long long)bytes,
 				  (unsigned long long)FILE_BYTES_MAX);
-	if (atomic_load(&file->inode->nr_prepared) != 0 && bytes != 0)
+	if (atomic_load(&file->inode->is_prepared) && bytes != 0)
 		file_unprepare(file);
 	ret = inode_shut(file->inode, inode_shut_deadline(file->inode));
 	if (ret)
@@ -260,14 +260,11 @@ static int punch_units(struct afar_file *file, uint64_t from, uint64_t to, bool 
 
 void file_unprepare(struct afar_file *file)
 {
-	unsigned nr;
-
 	/* A thread that waits for others' operations here might be the one that should reap them. */
 	if (inode_shut(file->inode, 0))
 		return;
-	nr = atomic_exchange(&file->inode->nr_prepared, 0);
-	if (nr != 0)
-		punch_units(file, 0, nr, true);
+	if (atomic_exchange(&file->inode->is_prepared, false))
+		punch_units(file, 0, 1, true);
 	inode_reopen(file->inode);
 }
 
@@ -331,7 +328,7 @@ static int allocate(struct afar_file *file, unsigned flags, uint64_t offset, uin
 	struct file_inode *inode = file->inode;
 	int ret;
 
-	if (atomic_load(&inode->nr_prepared) != 0)
+	if (atomic_load(&inode->is_prepared))
 		file_unprepare(file);
 	if (!(flags & (AFAR_ALLOCATE_PUNCH | AFAR_ALLOCATE_ZERO))) {
 		inode_enter(inode);

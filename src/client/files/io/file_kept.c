@@ -81,38 +81,6 @@ bool file_keep(struct afar_file *file)
 	return true;
 }
 
-void file_ask_to_keep(struct late_close *closing)
-{
-	const struct afar_file *file = closing->file;
-	struct afar_fs *fs = file->fs;
-
-	if (!may_keep(fs->ns->session) ||
-	    !attr_cache_is_delegated(&fs->attr_cache, file->inode->ino))
-		return;
-	if (closing->keep == 0)
-		closing->keep = fs_new_handle(fs);
-	closing->sync.keep = closing->keep;
-	closing->sync.keep_access = R_OK | (fs->drops.tell ? FS_KEEPS_PAGES : 0);
-}
-
-bool file_end_kept(struct late_close *closing, const Afar__FileResult *result)
-{
-	struct afar_file *file = closing->file;
-	struct file_inode *inode = file->inode;
-
-	if (closing->sync.keep == 0 || !result->keeps || inode_take(inode, result) ||
-	    !fs_hold_become(file->hold, closing->sync.keep, closing->sync.keep_access,
-			    closing->nr_reclaims))
-		return false;
-	atomic_store(&inode->nr_prepared, 0);
-	inode_go_on(inode);
-	if (!leave_hold(file))
-		return false;
-	handle_unuse(&file->fs->handle);
-	handle_retire(file);
-	return true;
-}
-
 /* From now on nothing of it is kept. The last one to close a file that was written gives room back. */
 void file_let_writer(struct afar_file *file)
 {

@@ -318,7 +318,7 @@ static int plan_write(struct writing *writing)
 	writing->layout = inode->layout;
 	writing->has_grown = writing->end > inode->size;
 	if (ret == 0 && uses_first_unit(writing))
-		atomic_store(&inode->nr_prepared, 0);
+		atomic_store(&inode->is_prepared, false);
 	pthread_mutex_unlock(&inode->lock);
 	if (ret == 0 && writing->nr == 1)
 		inode_show_near(inode);
@@ -419,7 +419,7 @@ static int write_all(struct writing *writing)
 	bool has_given = false;
 	int ret;
 
-	if (atomic_load(&file->inode->nr_prepared) != 0 && !uses_first_unit(writing))
+	if (atomic_load(&file->inode->is_prepared) && !uses_first_unit(writing))
 		file_unprepare(file);
 	plan_init(&writing->plan);
 	for (unsigned i = 0; i < STALE_ROUNDS; i++) {

@@ -36,7 +36,6 @@ struct late_close {
 	bool is_again; /* the call that it went along with first has failed */
 	int touched;   /* enum inode_touched: what is put back if it fails */
 	uint64_t nr_reclaims;
-	uint64_t keep; /* the handle that it has asked for, to go on with; 0: none */
 	struct inode_commit commit;
 	Afar__FileSync sync; /* fill_sync() */
 	Afar__FileChange change;

@@ -409,40 +409,6 @@ static void test_room_ahead_of_a_writer_who_ends_with_the_manager(void **state)
 	reclaim_nothing();
 }
 
-/* Several units come with the making. Those that are not needed go when it is closed, also if all end before. */
-static void test_room_that_comes_with_the_making(void **state)
-{
-	Afar__FileAttributes attributes;
-
-	(void)state;
-	for (unsigned i = 0; i < 2; i++) {
-		const char *name = i == 0 ? "f" : "g";
-
-		assert_int_equal(file_do(&client,
-					 ask_make(ROOT, name, S_IFREG | 0644, 1, 4 * FILE_UNIT),
-					 &attributes),
-				 0);
-		assert_int_equal(attributes.allocated, 0);
-		FILE_DO(ask_end(attributes.ino, FILE_UNIT + 1, attributes.layout), 0);
-		if (i == 0) {
-			FILE_DO(ask_sync_close(attributes.ino, FILE_UNIT + 1, 1), 0);
-			fixture_advance(&fixture, 1000);
-			assert_int_equal(free_units(), POOL_UNITS - 2);
-		}
-	}
-	restart();
-	OTHER_DO(ask_reclaim(0, 0, 0), 0);
-	client_lose(&fixture, &client);
-	fixture_advance(&fixture, 10000);
-	fixture_advance(&fixture, 1000);
-	assert_int_equal(client_open(&fixture, &client), 0);
-	open_pool(&client);
-	assert_int_equal(file_do(&client, ask_stat(attributes.ino), &attributes), 0);
-	assert_int_equal(free_units(),
-			 POOL_UNITS - 2 - (attributes.size + FILE_UNIT - 1) / FILE_UNIT);
-	check_files();
-}
-
 /* One without a name, whose writer goes on after a restart and gives it one, is remembered over the next restart. */
 static void test_room_ahead_of_one_that_gets_a_name(void **state)
 {
@@ -781,7 +747,6 @@ TEST_GROUP(manager_files_room)
 		FILES_TEST(test_room_ahead_goes_back),
 		FILES_TEST(test_room_ahead_of_those_who_have_not_told),
 		FILES_TEST(test_room_ahead_of_a_writer_who_ends_with_the_manager),
-		FILES_TEST(test_room_that_comes_with_the_making),
 		FILES_TEST(test_room_ahead_of_one_that_gets_a_name),
 		FILES_TEST(test_many_with_room_ahead),
 		FILES_TEST(test_damaged_records_hold_up_nothing),

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "manager/files/holds.h"
 #include "rpc/delegation.h"
 #include "unit/group.h"
 
@@ -173,61 +172,6 @@ static void test_written(void **state)
 		    &file_cached(fs_of(), file)->holds);
 }
 
-/* The other session closes what it has written, and would go on to read. Says whether it may. */
-static bool close_to_read(uint64_t ino, uint64_t handle)
-{
-	Afar__Request *request = ask_sync_close(ino, 100, handle);
-	Afar__Reply *reply;
-	bool keeps;
-
-	change_of(request)->sync->keep = ino;
-	change_of(request)->sync->keep_access = R_OK | FILE_KEEPS_PAGES;
-	reply = must(&other, request);
-	keeps = reply->file_results->results[0]->keeps;
-	assert_int_equal(reply->file_results->results[0]->n_runs, keeps ? 3 : 0);
-	drop(reply);
-	return keeps;
-}
-
-static void write_other(uint64_t ino, uint64_t handle)
-{
-	OTHER_DO(ask_file_open(ino, handle), 0);
-	OTHER_DO(ask_extend(ino, 0, 2 * FILE_UNIT), 0);
-}
-
-static void test_closed_to_read(void **state)
-{
-	(void)state;
-	write_other(file, 7);
-	assert_true(close_to_read(file, 7));
-	assert_false(file_is_written_elsewhere(file_cached(fs_of(), file), 0));
-	/* Room behind the end has gone back. */
-	assert_int_equal(file_cached(fs_of(), file)->inode->nr_units, 1);
-	FILE_DO(ask_remove(ROOT, "f", false), 0);
-	assert_int_equal(fixture.nr_revokes, 1);
-	expect_gone(file);
-}
-
-static void test_closed_to_read_beside_a_writer(void **state)
-{
-	(void)state;
-	write_other(file, 7);
-	FILE_DO(ask_file_open(file, 1), 0);
-	assert_false(close_to_read(file, 7));
-	FILE_DO(ask_file_close(1), 0);
-	FILE_DO(ask_remove(ROOT, "f", false), 0);
-	expect_gone(file);
-}
-
-static void test_closed_to_read_without_a_name(void **state)
-{
-	(void)state;
-	write_other(file, 7);
-	FILE_DO(ask_remove(ROOT, "f", false), 0);
-	assert_false(close_to_read(file, 7));
-	expect_gone(file);
-}
-
 /* The session does not close what its programs have open. */
 static void test_open(void **state)
 {
@@ -310,9 +254,6 @@ TEST_GROUP(manager_kept)
 		KEPT_TEST(test_removed_together),
 		KEPT_TEST(test_one_of_two_names),
 		KEPT_TEST(test_written),
-		KEPT_TEST(test_closed_to_read),
-		KEPT_TEST(test_closed_to_read_beside_a_writer),
-		KEPT_TEST(test_closed_to_read_without_a_name),
 		KEPT_TEST(test_open),
 		KEPT_TEST(test_silent_for_many_files),
 		KEPT_TEST(test_asked_behind_a_slow_one),
