@@ -152,3 +152,39 @@ void paged_store_close(struct paged_store *store)
 	free(store->bytes);
 	free(store->pages);
 }
+
+bool paged_kind_writes(enum paged_kind kind)
+{
+	return kind != READ && kind != CHECKED_READ;
+}
+
+int paged_begin(struct fabric_endpoint *endpoint, enum paged_kind kind,
+		const struct fabric_piece pieces[2], uint64_t offset, uint64_t key,
+		uint64_t context)
+{
+	switch (kind) {
+	case READ:
+		return fabric_read(endpoint, pieces, 2, offset, key, context);
+	case WRITE:
+		return fabric_write(endpoint, pieces, 2, offset, key, context);
+	case DURABLE:
+		return fabric_paged_transfer(endpoint, FABRIC_PAGED_WRITE | FABRIC_PAGED_DURABLE,
+					     pieces, 2, offset, key, context);
+	case CHECKED_READ:
+		return fabric_paged_transfer(endpoint, FABRIC_PAGED_CHECKED, pieces, 2, offset, key,
+					     context);
+	default:
+		return fabric_paged_transfer(
+			endpoint,
+			FABRIC_PAGED_WRITE | FABRIC_PAGED_CHECKED |
+				(kind == CHECKED_DURABLE ? FABRIC_PAGED_DURABLE : 0),
+			pieces, 2, offset, key, context);
+	}
+}
+
+void paged_expect_done(struct fabric_completion completion)
+{
+	assert_int_equal(completion.context, 7);
+	assert_int_equal(completion.status, 0);
+	assert_false(completion.is_alone);
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A pager for tests of paged memory, and the device behind it, which keeps bytes. The test says when a transfer ends, and how.
+ * A pager for tests of paged memory, and the device behind it, which keeps bytes; and the transfers that there are. The test says when a transfer ends, and how.
  * A failure in here fails the test.
  */
 #ifndef TESTS_PAGED_STORE_H
@@ -49,6 +49,16 @@ void paged_store_register(struct paged_store *store, struct fabric_domain *domai
 			  struct fabric_memory *out);
 /* Every transfer has left by now, because every endpoint is closed. */
 void paged_store_close(struct paged_store *store);
+
+enum paged_kind { READ, WRITE, DURABLE, CHECKED_READ, CHECKED_WRITE, CHECKED_DURABLE, NR_KINDS };
+
+bool paged_kind_writes(enum paged_kind kind);
+/* Begins a transfer of two pieces. Returns as the fabric does. */
+int paged_begin(struct fabric_endpoint *endpoint, enum paged_kind kind,
+		const struct fabric_piece pieces[2], uint64_t offset, uint64_t key,
+		uint64_t context);
+/* Of one that was begun with the context 7. */
+void paged_expect_done(struct fabric_completion completion);
 
 /* The device is done with a transfer. */
 void paged_store_end(struct paged_store *store, unsigned index, int status);

@@ -224,55 +224,23 @@ static void close_pair(struct fabric_endpoint *connected, struct fabric_endpoint
 	fabric_endpoint_close(accepted);
 }
 
-enum kind { READ, WRITE, DURABLE, CHECKED_READ, CHECKED_WRITE, CHECKED_DURABLE, NR_KINDS };
-
-static bool writes(enum kind kind)
-{
-	return kind != READ && kind != CHECKED_READ;
-}
-
 /* In two pieces, at `at` in our memory. */
-static int start(struct world *world, struct fabric_endpoint *endpoint, enum kind kind, size_t at,
-		 size_t length, uint64_t offset, uint64_t context)
+static int start(struct world *world, struct fabric_endpoint *endpoint, enum paged_kind kind,
+		 size_t at, size_t length, uint64_t offset, uint64_t context)
 {
-	const uint64_t key = world->store.paged.key;
 	uint8_t *data = world->mine + at;
 	const struct fabric_piece pieces[2] = {
 		{data, length / 3, world->memory.descriptor},
 		{data + length / 3, length - length / 3, world->memory.descriptor}};
 
-	switch (kind) {
-	case READ:
-		return fabric_read(endpoint, pieces, 2, offset, key, context);
-	case WRITE:
-		return fabric_write(endpoint, pieces, 2, offset, key, context);
-	case DURABLE:
-		return fabric_paged_transfer(endpoint, FABRIC_PAGED_WRITE | FABRIC_PAGED_DURABLE,
-					     pieces, 2, offset, key, context);
-	case CHECKED_READ:
-		return fabric_paged_transfer(endpoint, FABRIC_PAGED_CHECKED, pieces, 2, offset, key,
-					     context);
-	default:
-		return fabric_paged_transfer(
-			endpoint,
-			FABRIC_PAGED_WRITE | FABRIC_PAGED_CHECKED |
-				(kind == CHECKED_DURABLE ? FABRIC_PAGED_DURABLE : 0),
-			pieces, 2, offset, key, context);
-	}
+	return paged_begin(endpoint, kind, pieces, offset, world->store.paged.key, context);
 }
 
 static struct fabric_completion transfer(struct world *world, struct fabric_endpoint *endpoint,
-					 enum kind kind, size_t length, uint64_t offset)
+					 enum paged_kind kind, size_t length, uint64_t offset)
 {
 	assert_int_equal(start(world, endpoint, kind, 0, length, offset, 7), 0);
 	return complete(world);
-}
-
-static void expect_done(struct fabric_completion completion)
-{
-	assert_int_equal(completion.context, 7);
-	assert_int_equal(completion.status, 0);
-	assert_false(completion.is_alone);
 }
 
 /* ---- Transfers */
@@ -294,24 +262,24 @@ static void moves_bytes_both_ways(void **state)
 
 	connected = open_pair(world, &accepted);
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]) * NR_KINDS; i++, nr++) {
-		const enum kind kind = i % NR_KINDS;
+		const enum paged_kind kind = i % NR_KINDS;
 		const uint64_t offset = cases[i / NR_KINDS].offset,
 			       length = cases[i / NR_KINDS].length;
 
 		fill(world->mine, length, 100 + i);
-		expect_done(transfer(world, connected, kind, length, offset));
+		paged_expect_done(transfer(world, connected, kind, length, offset));
 		assert_memory_equal(world->mine, world->store.bytes + offset, length);
-		assert_int_equal(world->store.pages[nr].copy.is_write, writes(kind));
+		assert_int_equal(world->store.pages[nr].copy.is_write, paged_kind_writes(kind));
 		assert_int_equal(world->store.pages[nr].copy.is_durable,
 				 kind == DURABLE || kind == CHECKED_DURABLE);
 		assert_int_equal(world->store.pages[nr].copy.is_checked, kind >= CHECKED_READ);
 		assert_int_equal(world->store.pages[nr].copy.length, length);
 	}
 	/* Bytes that are no whole blocks. */
-	expect_done(transfer(world, connected, READ, 2, 4095));
+	paged_expect_done(transfer(world, connected, READ, 2, 4095));
 	assert_memory_equal(world->mine, world->store.bytes + 4095, 2);
-	for (enum kind kind = READ; kind < NR_KINDS; kind++)
-		expect_done(transfer(world, connected, kind, 0, PAGED_BYTES));
+	for (enum paged_kind kind = READ; kind < NR_KINDS; kind++)
+		paged_expect_done(transfer(world, connected, kind, 0, PAGED_BYTES));
 	assert_int_equal(start(world, connected, READ, 0, FABRIC_PAGED_MAX + 1, 0, 7), -EMSGSIZE);
 	assert_int_equal(world->store.nr_pages, nr + 1);
 	close_pair(connected, accepted);
@@ -359,7 +327,7 @@ static void waits_for_memory(void **state)
 
 	for (unsigned i = 0; i < 2; i++) {
 		connected[i] = open_pair(world, &accepted[i]);
-		expect_done(transfer(world, connected[i], READ, WORD, 0));
+		paged_expect_done(transfer(world, connected[i], READ, WORD, 0));
 	}
 	await_left(world);
 	world->store.room = WORD;
@@ -406,7 +374,7 @@ static void fails_one_by_one(void **state)
 		assert_false(completion.is_altered);
 		assert_int_equal(count_bytes(world->mine, BLOCK, 0xbb), BLOCK);
 		world->store.take_status = world->store.prompt_status = 0;
-		expect_done(transfer(world, connected, READ, BLOCK, i * BLOCK));
+		paged_expect_done(transfer(world, connected, READ, BLOCK, i * BLOCK));
 		assert_memory_equal(world->mine, world->store.bytes + i * BLOCK, BLOCK);
 	}
 	world->store.lie = 1;
@@ -436,7 +404,7 @@ static void outlives_its_key(void **state)
 	await_pages(world, 1);
 	fabric_memory_deregister(&world->store.paged);
 	paged_store_end(&world->store, 0, 0);
-	expect_done(complete(world));
+	paged_expect_done(complete(world));
 	assert_memory_equal(world->mine, world->store.bytes, WORD);
 	assert_int_equal(start(world, connected, READ, 0, WORD, 0, 7), 0);
 	expect_broken(world, connected, accepted);
@@ -455,7 +423,7 @@ static void ends_in_the_middle(void **state)
 
 		world->store.is_waiting = false;
 		connected = open_pair(world, &accepted);
-		expect_done(transfer(world, connected, READ, WORD, 0));
+		paged_expect_done(transfer(world, connected, READ, WORD, 0));
 		world->store.is_waiting = true;
 		assert_int_equal(start(world, connected, READ, 0, LONG, 0, 7), 0);
 		assert_int_equal(start(world, connected, WRITE, 0, LONG, 0, 7), 0);
@@ -707,7 +675,7 @@ static void refuses_what_peers_may_not(void **state)
 			length = driven_encode_note(&stranger.own->message, sums, 16);
 		say(&stranger, length);
 		expect_end(world, &stranger);
-		expect_done(transfer(world, connected, READ, BLOCK, 0));
+		paged_expect_done(transfer(world, connected, READ, BLOCK, 0));
 		assert_memory_equal(world->mine, world->store.bytes, BLOCK);
 	}
 	close_pair(connected, accepted);

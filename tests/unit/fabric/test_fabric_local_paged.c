@@ -114,14 +114,7 @@ static void close_pair(struct fabric_endpoint *connected, struct fabric_endpoint
 	fabric_endpoint_close(accepted);
 }
 
-enum kind { READ, WRITE, DURABLE, CHECKED_READ, CHECKED_WRITE, CHECKED_DURABLE, NR_KINDS };
-
-static bool writes(enum kind kind)
-{
-	return kind != READ && kind != CHECKED_READ;
-}
-
-static int start(struct fabric_endpoint *endpoint, enum kind kind, void *data, size_t length,
+static int start(struct fabric_endpoint *endpoint, enum paged_kind kind, void *data, size_t length,
 		 uint64_t key, uint64_t offset, uint64_t context)
 {
 	/* In two pieces. */
@@ -129,38 +122,15 @@ static int start(struct fabric_endpoint *endpoint, enum kind kind, void *data, s
 		{data, length / 3, NULL},
 		{(uint8_t *)data + length / 3, length - length / 3, NULL}};
 
-	switch (kind) {
-	case READ:
-		return fabric_read(endpoint, pieces, 2, offset, key, context);
-	case WRITE:
-		return fabric_write(endpoint, pieces, 2, offset, key, context);
-	case DURABLE:
-		return fabric_paged_transfer(endpoint, FABRIC_PAGED_WRITE | FABRIC_PAGED_DURABLE,
-					     pieces, 2, offset, key, context);
-	case CHECKED_READ:
-		return fabric_paged_transfer(endpoint, FABRIC_PAGED_CHECKED, pieces, 2, offset, key,
-					     context);
-	default:
-		return fabric_paged_transfer(
-			endpoint,
-			FABRIC_PAGED_WRITE | FABRIC_PAGED_CHECKED |
-				(kind == CHECKED_DURABLE ? FABRIC_PAGED_DURABLE : 0),
-			pieces, 2, offset, key, context);
-	}
+	return paged_begin(endpoint, kind, pieces, offset, key, context);
 }
 
 static struct fabric_completion transfer(struct world *world, struct fabric_endpoint *endpoint,
-					 enum kind kind, void *data, size_t length, uint64_t offset)
+					 enum paged_kind kind, void *data, size_t length,
+					 uint64_t offset)
 {
 	assert_int_equal(start(endpoint, kind, data, length, world->store.paged.key, offset, 7), 0);
 	return complete(world);
-}
-
-static void expect_done(struct fabric_completion completion)
-{
-	assert_int_equal(completion.context, 7);
-	assert_int_equal(completion.status, 0);
-	assert_false(completion.is_alone);
 }
 
 static void moves_bytes_both_ways(void **state)
@@ -181,24 +151,24 @@ static void moves_bytes_both_ways(void **state)
 
 	connected = open_pair(world, &accepted);
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]) * NR_KINDS; i++, nr++) {
-		const enum kind kind = i % NR_KINDS;
+		const enum paged_kind kind = i % NR_KINDS;
 		const uint64_t offset = cases[i / NR_KINDS].offset,
 			       length = cases[i / NR_KINDS].length;
 
 		fill(mine, length, 100 + i);
-		expect_done(transfer(world, connected, kind, mine, length, offset));
+		paged_expect_done(transfer(world, connected, kind, mine, length, offset));
 		assert_memory_equal(mine, world->store.bytes + offset, length);
-		assert_int_equal(world->store.pages[nr].copy.is_write, writes(kind));
+		assert_int_equal(world->store.pages[nr].copy.is_write, paged_kind_writes(kind));
 		assert_int_equal(world->store.pages[nr].copy.is_durable,
 				 kind == DURABLE || kind == CHECKED_DURABLE);
 		assert_int_equal(world->store.pages[nr].copy.is_checked, kind >= CHECKED_READ);
 		assert_int_equal(world->store.pages[nr].copy.length, length);
 	}
 	/* Bytes that are no whole blocks. */
-	expect_done(transfer(world, connected, READ, mine, 2, 4095));
+	paged_expect_done(transfer(world, connected, READ, mine, 2, 4095));
 	assert_memory_equal(mine, world->store.bytes + 4095, 2);
-	for (enum kind kind = READ; kind < NR_KINDS; kind++)
-		expect_done(transfer(world, connected, kind, mine, 0, PAGED_BYTES));
+	for (enum paged_kind kind = READ; kind < NR_KINDS; kind++)
+		paged_expect_done(transfer(world, connected, kind, mine, 0, PAGED_BYTES));
 	settle(world);
 	assert_int_equal(world->store.nr_left, nr + 1);
 	close_pair(connected, accepted);
@@ -215,7 +185,7 @@ static void completes_many_at_once(void **state)
 	bool is_done[100] = {false};
 
 	connected = open_pair(world, &accepted);
-	expect_done(transfer(world, connected, READ, mine, WORD, 0));
+	paged_expect_done(transfer(world, connected, READ, mine, WORD, 0));
 	world->store.is_waiting = true;
 	while (nr_done < 100) {
 		struct fabric_completion completion;
@@ -260,7 +230,7 @@ static void waits_for_keys(void **state)
 				       i, 7),
 				 0);
 	for (unsigned i = 0; i < 40; i++)
-		expect_done(complete(world));
+		paged_expect_done(complete(world));
 	for (unsigned i = 0; i < 40; i++)
 		assert_memory_equal(words[i], world->store.bytes + i, WORD);
 	close_pair(connected, accepted);
@@ -275,7 +245,7 @@ static void waits_for_memory(void **state)
 
 	for (unsigned i = 0; i < 2; i++) {
 		connected[i] = open_pair(world, &accepted[i]);
-		expect_done(transfer(world, connected[i], READ, words[i], WORD, 0));
+		paged_expect_done(transfer(world, connected[i], READ, words[i], WORD, 0));
 	}
 	world->store.room = WORD;
 	world->store.is_waiting = true;
@@ -325,7 +295,7 @@ static void fails_one_by_one(void **state)
 		assert_false(completion.is_altered);
 		assert_int_equal(count_bytes(block, BLOCK, 0xbb), BLOCK);
 		world->store.take_status = world->store.prompt_status = 0;
-		expect_done(transfer(world, connected, READ, block, BLOCK, i * BLOCK));
+		paged_expect_done(transfer(world, connected, READ, block, BLOCK, i * BLOCK));
 		assert_memory_equal(block, world->store.bytes + i * BLOCK, BLOCK);
 	}
 	world->store.lie = 1;
@@ -353,7 +323,7 @@ static void outlives_its_key(void **state)
 	}
 	fabric_memory_deregister(&world->store.paged);
 	paged_store_end(&world->store, 0, 0);
-	expect_done(complete(world));
+	paged_expect_done(complete(world));
 	assert_memory_equal(word, world->store.bytes, WORD);
 	assert_int_equal(start(connected, READ, word, WORD, world->store.paged.key, 0, 7), 0);
 	assert_int_equal(complete(world).status, -ECONNRESET);
@@ -372,7 +342,7 @@ static void ends_in_the_middle(void **state)
 
 		world->store.is_waiting = false;
 		connected = open_pair(world, &accepted);
-		expect_done(transfer(world, connected, READ, mine, WORD, 0));
+		paged_expect_done(transfer(world, connected, READ, mine, WORD, 0));
 		world->store.is_waiting = true;
 		assert_int_equal(start(connected, READ, mine, LONG, world->store.paged.key, 0, 7),
 				 0);
@@ -405,7 +375,7 @@ static void is_no_memory(void **state)
 	uint8_t word[8];
 
 	connected = open_pair(world, &accepted);
-	expect_done(transfer(world, connected, READ, word, sizeof(word), 0));
+	paged_expect_done(transfer(world, connected, READ, word, sizeof(word), 0));
 	assert_int_equal(fabric_prepare(connected, world->store.paged.key), 0);
 	assert_int_equal(fabric_window(connected, world->store.paged.key, &window), 0);
 	assert_null(window.addr);

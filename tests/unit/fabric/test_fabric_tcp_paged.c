@@ -251,13 +251,6 @@ static struct fabric_completion transfer(struct world *world, struct fabric_endp
 	return complete(world);
 }
 
-static void expect_done(struct fabric_completion completion)
-{
-	assert_int_equal(completion.context, 7);
-	assert_int_equal(completion.status, 0);
-	assert_false(completion.is_alone);
-}
-
 static void moves_bytes_both_ways(void **state)
 {
 	static const struct {
@@ -279,12 +272,12 @@ static void moves_bytes_both_ways(void **state)
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		uint8_t *stored = world->store.bytes + cases[i].offset;
 
-		expect_done(transfer(world, connected, KIND_READ, mine, cases[i].length,
-				     &world->store.paged, cases[i].offset));
+		paged_expect_done(transfer(world, connected, KIND_READ, mine, cases[i].length,
+					   &world->store.paged, cases[i].offset));
 		assert_memory_equal(mine, stored, cases[i].length);
 		fill(mine, cases[i].length, 100 + i);
-		expect_done(transfer(world, connected, KIND_WRITE, mine, cases[i].length,
-				     &world->store.paged, cases[i].offset));
+		paged_expect_done(transfer(world, connected, KIND_WRITE, mine, cases[i].length,
+					   &world->store.paged, cases[i].offset));
 		assert_memory_equal(mine, stored, cases[i].length);
 	}
 	settle(world);
@@ -302,9 +295,10 @@ static void moves_nothing_by_itself(void **state)
 
 	connected = open_pair(world, &accepted);
 	for (enum kind kind = KIND_READ; kind <= KIND_DURABLE; kind++) {
-		expect_done(transfer(world, connected, kind, &byte, 0, &world->store.paged, 0));
-		expect_done(transfer(world, connected, kind, &byte, 0, &world->store.paged,
-				     PAGED_BYTES));
+		paged_expect_done(
+			transfer(world, connected, kind, &byte, 0, &world->store.paged, 0));
+		paged_expect_done(transfer(world, connected, kind, &byte, 0, &world->store.paged,
+					   PAGED_BYTES));
 	}
 	assert_int_equal(world->store.nr_pages, 0);
 	close_pair(connected, accepted);
@@ -320,7 +314,8 @@ static void says_what_is_durable(void **state)
 	connected = open_pair(world, &accepted);
 	for (enum kind kind = KIND_READ; kind <= KIND_DURABLE; kind++) {
 		fill(word, WORD, 3 + kind);
-		expect_done(transfer(world, connected, kind, word, WORD, &world->store.paged, 8));
+		paged_expect_done(
+			transfer(world, connected, kind, word, WORD, &world->store.paged, 8));
 		assert_memory_equal(word, world->store.bytes + 8, WORD);
 		assert_int_equal(world->store.pages[kind].copy.is_write, kind != KIND_READ);
 		assert_int_equal(world->store.pages[kind].copy.is_durable, kind == KIND_DURABLE);
@@ -615,15 +610,15 @@ static void fails_one_by_one(void **state)
 		assert_true(completion.is_alone);
 		assert_int_equal(count_bytes(mine, LONG, 0xbb), LONG);
 		world->store.take_status = world->store.prompt_status = 0;
-		expect_done(
+		paged_expect_done(
 			transfer(world, connected, KIND_READ, mine, LONG, &world->store.paged, i));
 		assert_memory_equal(mine, world->store.bytes + i, LONG);
-		expect_done(
+		paged_expect_done(
 			transfer(world, connected, KIND_READ, mine, WORD, &world->target->all, i));
 		assert_memory_equal(mine, world->target->data + i, WORD);
 		fill(mine, LONG, i);
-		expect_done(transfer(world, connected, KIND_WRITE, mine, LONG, &world->target->all,
-				     MIB));
+		paged_expect_done(transfer(world, connected, KIND_WRITE, mine, LONG,
+					   &world->target->all, MIB));
 		assert_memory_equal(mine, world->target->data + MIB, LONG);
 	}
 	settle(world);
