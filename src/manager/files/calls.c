@@ -212,7 +212,7 @@ static int hold(struct fs *fs, const struct who *who, const struct session *sess
 		if (ret == 0 && ask->end->wants_end) {
 			bool is_given;
 
-			ret = end_give(file, session, &is_given);
+			ret = end_give(file, session, !ask->end->asks_to_append, &is_given);
 			result->has_end = is_given;
 		}
 		return ret == 0 ? tell(file, session, result) : ret;

@@ -264,7 +264,7 @@ int end_set_owner(struct file *file, uint64_t session)
 	return ret;
 }
 
-int end_give(struct file *file, const struct session *session, bool *is_given)
+int end_give(struct file *file, const struct session *session, bool may_append, bool *is_given)
 {
 	const uint64_t now = core_now(fs_core(file->fs));
 	int ret = file_load_runs(file);
@@ -275,6 +275,10 @@ int end_give(struct file *file, const struct session *session, bool *is_given)
 	    !end_slot_of(file) || file->slot_owner != session->number)
 		return ret;
 	*is_given = true;
+	ret = undo_room(fs_undo(file->fs), 1);
+	if (ret < 0)
+		return ret;
+	undo_set(fs_undo(file->fs), file->may_ender_append, may_append);
 	return end_set(file, session->number, now + GIVEN_NS);
 }
 

@@ -268,14 +268,14 @@ static int take_end(struct file *file, const uint8_t *bytes, size_t length)
 	return 0;
 }
 
-/* Its session may append what it has begun. So nobody else does until it has said that it does not. */
+/* Its session may go on with what it has begun. So nobody else appends until it has said that it does not. */
 static int keep_others_out(struct file *file, uint64_t session)
 {
 	const struct hold *hold;
 
 	cds_list_for_each_entry (hold, &file->holds, node)
 		if (hold->session == session && (hold->access & W_OK))
-			return file->appender == 0 ? hold_force_appender(file, session) : 0;
+			return hold_set_silent(file, session);
 	return 0;
 }
 

@@ -173,24 +173,41 @@ static int set_appender(struct file *file, uint64_t session, uint64_t since, uin
 	return 0;
 }
 
-int hold_force_appender(struct file *file, uint64_t session)
+int hold_set_silent(struct file *file, uint64_t session)
 {
 	struct undo *undo = fs_core(file->fs)->undo;
-	int ret = set_appender(file, session, 0, 0);
+	int ret = undo_room(undo, 2);
 
+	if (ret < 0)
+		return ret;
+	mark(file, session);
+	undo_set(undo, file->silent_ender, session);
+	if (!file->may_ender_append || file->appender != 0)
+		return 0;
+	ret = set_appender(file, session, 0, 0);
 	if (ret == 0)
 		ret = undo_room(undo, 1);
 	if (ret == 0)
-		undo_set(undo, file->is_appender_forced, session != 0);
+		undo_set(undo, file->is_appender_forced, true);
 	return ret;
+}
+
+static int end_silence(struct file *file, uint64_t session)
+{
+	struct undo *undo = fs_core(file->fs)->undo;
+	int ret = file->silent_ender == session ? undo_room(undo, 1) : 0;
+
+	if (ret < 0 || file->silent_ender != session)
+		return ret;
+	undo_set(undo, file->silent_ender, 0);
+	return file->is_appender_forced && file->appender == session ? set_appender(file, 0, 0, 0)
+								     : 0;
 }
 
 int hold_give_end(struct file *file, uint64_t session)
 {
-	int ret = 0;
+	int ret = end_silence(file, session);
 
-	if (file->is_appender_forced && file->appender == session)
-		ret = hold_force_appender(file, 0);
 	return ret == 0 ? end_take(file, session) : ret;
 }
 
@@ -272,13 +289,16 @@ static int end_unheld(struct file *file)
 static int leave_end(struct file *file, uint64_t session, bool has_left)
 {
 	bool was_owner = file->slot_owner == session;
+	bool was_ender = file->ender == session || file->silent_ender == session;
 	int ret = 0;
 
 	if (holds_to_write(file, session))
 		return 0;
 	if (was_owner)
 		ret = end_set_owner(file, 0);
-	if (ret == 0 && file->ender == session)
+	if (ret == 0)
+		ret = end_silence(file, session);
+	if (ret == 0 && was_ender)
 		return end_lose(file);
 	return ret == 0 && was_owner && has_left ? end_clear_tail(file) : ret;
 }
@@ -503,7 +523,9 @@ static int reclaim_one(struct fs *fs, const struct session *session, const Afar_
 	/* Its end covers what the slot says. */
 	if (ret == 0 && (ask->accesses[i] & W_OK) && (ask->accesses[i] & FILE_HAS_SLOT))
 		ret = end_set_owner(file, session->number);
-	/* The end that it reclaims covers what it was appending, and others go on behind that. */
+	/* The end that it reclaims covers what it was appending, and all that its slot says. */
+	if (ret == 0)
+		ret = end_silence(file, session->number);
 	if (ret == 0 && file->appender == session->number)
 		ret = set_appender(file, 0, 0, 0);
 	if (ret < 0 || ask->ends[i] <= file->inode->size || ask->ends[i] > FILE_SIZE_MAX)

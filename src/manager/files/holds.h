@@ -31,8 +31,8 @@ bool file_is_written_elsewhere(const struct file *file, uint64_t session);
 /* Returns a number of the time in which no other session has the file open to write. It is never another time's. 0: one has. */
 uint64_t hold_alone(struct file *file, uint64_t session);
 
-/* Nobody but the session appends, though it has not asked for that; 0: that is over. */
-int hold_force_appender(struct file *file, uint64_t session);
+/* The slot was read, because its session says nothing: it may write there yet. Nobody else appends if that one may. 0: that is over. */
+int hold_set_silent(struct file *file, uint64_t session);
 /* The session has told where the file ends, and does not have that for itself any more. */
 int hold_give_end(struct file *file, uint64_t session);
 
@@ -75,7 +75,7 @@ void lost_ends_free(struct fs *fs);
 /* Notes that the session was given the slot, or nobody has it any more: 0. -ENOMEM. */
 int end_set_owner(struct file *file, uint64_t session);
 /* Gives the session the end of a file, if it may have that. */
-int end_give(struct file *file, const struct session *session, bool *is_given);
+int end_give(struct file *file, const struct session *session, bool may_append, bool *is_given);
 /* Takes it from the session, if it has it, because that one has told where it is. */
 int end_take(struct file *file, uint64_t session);
 /* The session that had the end is gone, or not known: the end is read from the slot, if there is one. */

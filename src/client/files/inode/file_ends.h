@@ -15,6 +15,9 @@ struct file_ends {
 	unsigned turn;	 /* the copy that is written next */
 	uint64_t untold; /* the greatest end that the slot alone knows; 0: the manager knows all */
 	bool is_appending; /* an append relies on its being ours */
+	/* A program has appended. The manager knew that when it left the end to us: others do not append before it has heard from us. Else nothing is
+	 * appended without asking it. */
+	bool has_appended, may_append;
 	/* A write of the slot has failed. So the slot may say an end, at once or later, that no write got to. The manager is to hear that it counts
 	 * for nothing. */
 	bool has_failed;

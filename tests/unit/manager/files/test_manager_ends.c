@@ -39,18 +39,24 @@ static bool has_end(const Afar__Reply *reply)
 	return reply->file_results->results[0]->has_end;
 }
 
-/* Tells of an end, and wants it. Returns whether it is the session's. */
-static bool tell(struct fake_client *who, uint64_t ino, uint64_t end)
+/* Tells of an end, and wants it, perhaps not to append. Returns whether it is the session's. */
+static bool tell_as(struct fake_client *who, uint64_t ino, uint64_t end, bool asks_to_append)
 {
 	Afar__Request *request = ask_end(ino, end, 0);
 	Afar__Reply *reply;
 	bool is;
 
 	hold_of(request)->end->wants_end = true;
+	hold_of(request)->end->asks_to_append = asks_to_append;
 	reply = fixture_ask(&fixture, who, request);
 	is = has_end(reply);
 	drop(reply);
 	return is;
+}
+
+static bool tell(struct fake_client *who, uint64_t ino, uint64_t end)
+{
+	return tell_as(who, ino, end, false);
 }
 
 static uint64_t extend(struct fake_client *who, uint64_t ino, uint64_t length)
@@ -294,6 +300,21 @@ static void test_silent(void **state)
 	OTHER_DO(ask_file_close(2), 0);
 }
 
+/* It does not append unasked, so others need not wait for it to do so. */
+static void test_silent_and_asks(void **state)
+{
+	(void)state;
+	assert_true(tell_as(&client, file, TOLD, true));
+	fixture.are_clients_silent = true;
+	file_send(&other, ask_file_open(file, 2), &answer);
+	fixture_advance(&fixture, END_GIVEN_MS);
+	fixture_advance(&fixture, 100);
+	expect_result(&answer, 0);
+	OTHER_DO(ask_append(file), 0);
+	OTHER_DO(ask_appended(file), 0);
+	OTHER_DO(ask_file_close(2), 0);
+}
+
 /* A call that has no time to wait for it is told nothing. */
 static void test_silent_for_too_long(void **state)
 {
@@ -385,7 +406,28 @@ static void test_gone_after_that(void **state)
 	fixture_advance(&fixture, 100);
 	expect_result(&answer, 0);
 	assert_int_equal(nr_cleared(), 0);
+	/* It has gone on until then, because its machine slept. */
+	put_slot(file, 0, END + 1000);
 	lose_client();
+	assert_int_equal(nr_reads(), 2);
+	assert_int_equal(nr_cleared(), 1);
+	expect_other_size(END + 1000);
+}
+
+/* It has answered before it went, so nothing is left to read. */
+static void test_gone_after_its_answer(void **state)
+{
+	(void)state;
+	fixture.are_clients_silent = true;
+	file_send(&other, ask_stat(file), &answer);
+	fixture_advance(&fixture, END_GIVEN_MS);
+	fixture_advance(&fixture, 100);
+	expect_result(&answer, 0);
+	fixture.are_clients_silent = false;
+	give(0, file);
+	put_slot(file, 0, END + 1000);
+	lose_client();
+	assert_int_equal(nr_reads(), 1);
 	assert_int_equal(nr_cleared(), 1);
 	expect_other_size(END);
 }
@@ -728,12 +770,14 @@ TEST_GROUP(manager_ends)
 		ENDS_TEST(test_not_asked),
 		ENDS_TEST(test_closed),
 		ENDS_TEST(test_silent),
+		ENDS_TEST(test_silent_and_asks),
 		ENDS_TEST(test_silent_for_too_long),
 		ENDS_TEST(test_silent_and_back),
 		ENDS_TEST(test_asked_again),
 		ENDS_TEST(test_gone),
 		ENDS_TEST_FLASH(test_gone),
 		ENDS_TEST(test_gone_after_that),
+		ENDS_TEST(test_gone_after_its_answer),
 		ENDS_TEST(test_away),
 		ENDS_TEST(test_away_and_listed),
 		ENDS_TEST(test_unreadable),
