@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 
+STRIDE = 700
 WORD = 8
 LISTING_S = 2.5  # a listing waits for two seconds; there is nothing to see of what it has answered
 
@@ -18,7 +19,7 @@ class Writer:
 
     def __init__(self, hand, fs, name):
         self.hand = subprocess.Popen([hand, fs], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
-        self.size = 5000  # smaller files tell where they end
+        self.size = 0
         self.ask("create", 0, name)
 
     def ask(self, *words):
@@ -28,8 +29,8 @@ class Writer:
 
     def go_on(self):
         for _ in range(100):
-            self.ask("write", 0, self.size, self.size)
-            self.size += WORD
+            self.ask("write", 0, self.size + STRIDE - WORD, self.size)
+            self.size += STRIDE
 
     def kill(self):
         self.hand.kill()

@@ -335,13 +335,13 @@ static int set_extended(struct file *file, const struct session *session,
 	return tell(file, session, result);
 }
 
-/* One that grows may go on without telling of each end. */
+/* One that grows again may go on without telling of each end. Most files are written at once, and a slot costs more than it saves them. */
 static int make_slot(struct file *file, const struct session *session, const Afar__FileExtend *ask,
 		     Afar__FileResult *result)
 {
 	const struct inode *inode = file->inode;
 
-	if (!ask->wants_end || inode->spare_from >= inode->spare_to)
+	if (!ask->wants_end || inode->size == 0 || inode->spare_from >= inode->spare_to)
 		return 0;
 	return end_make_slot(file, session, &result->slot);
 }

@@ -151,6 +151,9 @@ static void begin_on(void)
 {
 	file = must_make(ROOT, "f", S_IFREG | 0644);
 	FILE_DO(ask_file_open(file, HANDLE), 0);
+	/* One that does not grow again has no slot. */
+	assert_int_equal(extend(&client, file, ROOM / 4), 0);
+	assert_false(tell(&client, file, TOLD));
 	assert_int_not_equal(extend(&client, file, ROOM), 0);
 	assert_true(tell(&client, file, TOLD));
 	put_slot(file, 0, END);
@@ -609,7 +612,9 @@ static void test_many(void **state)
 		snprintf(name, sizeof(name), "many-%u", i);
 		inos[i] = must_make(ROOT, name, S_IFREG | 0644);
 		FILE_DO(ask_file_open(inos[i], 100 + i), 0);
-		nr_slots += extend(&client, inos[i], 1) != 0;
+		extend(&client, inos[i], 1);
+		tell(&client, inos[i], 1);
+		nr_slots += extend(&client, inos[i], 2 * FILE_UNIT + 1) != 0;
 		tell(&client, inos[i], TOLD);
 	}
 	lose_client();
