@@ -6,6 +6,7 @@ import os
 import unittest
 
 import afar
+from home import Home
 
 try:
     import fsspec
@@ -49,19 +50,7 @@ class Volumes(unittest.TestCase):
                 session.delete_volume(None)
 
 
-class Files(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.session = afar.connect()
-        cls.session.create_fs("home")
-        cls.fs = cls.session.fs("home")
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.session.close()
-        with afar.connect() as session:
-            session.delete_fs("home")
-
+class Files(Home):
     def test_streams(self):
         fs = self.fs
         with fs.open("/text", "w", encoding="utf-8") as stream:
