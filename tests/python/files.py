@@ -10,6 +10,7 @@ import threading
 import unittest
 
 import afar
+from home import Home
 
 try:
     import fsspec
@@ -71,20 +72,7 @@ class Volumes(unittest.TestCase):
                 session.delete_volume(None)
 
 
-class Files(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.session = afar.connect()
-        cls.session.create_fs("home")
-        cls.fs = cls.session.fs("home")
-        cls.servers = [int(pid) for pid in os.environ["pids"].split()[1:]]
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.session.close()
-        with afar.connect() as session:
-            session.delete_fs("home")
-
+class Files(Home):
     def writer(self, path):
         return subprocess.Popen([sys.executable, "-c", WRITER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
 
@@ -105,7 +93,7 @@ class Files(unittest.TestCase):
         with self.writer("/listed/stands") as writer:
             for _ in range(20):
                 size = self.grow(writer)
-            still = [*self.servers, writer.pid]
+            still = [*(int(pid) for pid in os.environ["pids"].split()[1:]), writer.pid]
             for pid in still:
                 stop(pid)
             # A listing waits for two seconds; there is nothing to see of what it has answered.
