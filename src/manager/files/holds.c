@@ -320,7 +320,7 @@ static int drop(struct hold *hold, bool has_left)
 	undo_gone(undo, hold, free);
 	if (file->recaller == hold->session && !holds(file, hold->session))
 		recall_end(file);
-	if (file->appender == hold->session && !holds(file, hold->session)) {
+	if (file->appender == hold->session && !holds_to_write(file, hold->session)) {
 		ret = set_appender(file, 0, 0, 0);
 		if (ret != 0)
 			return ret;
@@ -501,7 +501,8 @@ int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *
 		return error_code(-ENOMEM);
 	if (ask->end > inode->size && ask->end <= FILE_SIZE_MAX)
 		inode->size = ask->end;
-	inode_touch(inode);
+	if (!ask->keeps_times)
+		inode_touch(inode);
 	ret = note_told(*out, session->number, ask->number);
 	return ret < 0 ? ret : file_set_dirty(*out);
 }

@@ -647,7 +647,7 @@ int file_trim_closed(struct file *file)
 
 	/* After a restart others may have it open, and have still to tell. */
 	if (!inode || inode->nlink == 0 || file->fs->nr_unreclaimed != 0 ||
-	    fs_namespace(file->fs)->is_suspect || end_is_lost(file))
+	    fs_namespace(file->fs)->is_suspect || end_is_lost(file) || end_is_left(file))
 		return 0;
 	ret = file_note_ahead(file, false);
 	if (ret == 0 && inode->nr_units != 0)

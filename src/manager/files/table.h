@@ -181,6 +181,7 @@ struct lost_ends {
 	 * be had any more. `told`: that counts when the batch is committed. */
 	struct cds_list_head fresh, later, over, told;
 	unsigned nr_asked;
+	uint64_t nr_down; /* of the core, when sessions were last asked to tell their ends */
 };
 
 struct fs {

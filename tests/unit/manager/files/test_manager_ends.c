@@ -32,6 +32,17 @@ static void give(uint64_t session, uint64_t ino)
 	fixture_send(&fixture, &client, ++client.next_id, request, &given);
 }
 
+static void give_and_keep_times(uint64_t session, uint64_t ino)
+{
+	Afar__Request *request = ask_end(ino, END, 0);
+
+	(void)session;
+	hold_of(request)->end->gives_end = true;
+	hold_of(request)->end->keeps_times = true;
+	drop(given);
+	fixture_send(&fixture, &client, ++client.next_id, request, &given);
+}
+
 static bool has_end(const Afar__Reply *reply)
 {
 	assert_int_equal(reply->status, 0);
@@ -353,6 +364,56 @@ static void test_silent_and_back(void **state)
 	OTHER_DO(ask_append(file), 0);
 	OTHER_DO(ask_appended(file), 0);
 	OTHER_DO(ask_file_close(2), 0);
+}
+
+/* It tells while the slot cannot be read. Nobody waits for that any more. */
+static void test_silent_and_back_while_away(void **state)
+{
+	(void)state;
+	fixture.are_clients_silent = true;
+	refuse(-EAGAIN);
+	file_send(&other, ask_stat(file), &answer);
+	fixture_advance(&fixture, END_GIVEN_MS);
+	fixture_advance(&fixture, 100);
+	assert_null(answer);
+	fixture.are_clients_silent = false;
+	give(0, file);
+	fixture_advance(&fixture, 1);
+	expect_result(&answer, 0);
+	expect_other_size(END);
+	/* It is given to nobody before that. */
+	assert_false(tell(&client, file, END));
+	refuse(0);
+	fixture_advance(&fixture, 2000);
+	assert_true(tell(&client, file, END));
+}
+
+/* A server has gone, perhaps with the slot. */
+static void test_told_when_a_server_goes(void **state)
+{
+	Afar__FileAttributes attributes = {0};
+
+	(void)state;
+	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
+	assert_int_equal(attributes.size, TOLD);
+	fixture_disconnect(&fixture, 1);
+	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
+	assert_int_equal(attributes.size, END);
+	assert_int_equal(fixture_join(&fixture, 1, fixture.servers[1].capacity), 0);
+}
+
+/* Its times were set after what it wrote, and stay. */
+static void test_given_with_times_set(void **state)
+{
+	Afar__FileAttributes before = {0}, after = {0};
+
+	(void)state;
+	assert_int_equal(file_do(&client, ask_stat(file), &before), 0);
+	fixture_advance(&fixture, 1000);
+	fixture.revoked = give_and_keep_times;
+	assert_int_equal(file_do(&other, ask_stat(file), &after), 0);
+	assert_int_equal(after.size, END);
+	assert_int_equal(after.mtime, before.mtime);
 }
 
 /* Its connection has ended with the question. It is back and idle, and asked once more by who appends. */
@@ -778,6 +839,9 @@ TEST_GROUP(manager_ends)
 		ENDS_TEST(test_silent_and_asks),
 		ENDS_TEST(test_silent_for_too_long),
 		ENDS_TEST(test_silent_and_back),
+		ENDS_TEST(test_silent_and_back_while_away),
+		ENDS_TEST(test_told_when_a_server_goes),
+		ENDS_TEST(test_given_with_times_set),
 		ENDS_TEST(test_asked_again),
 		ENDS_TEST(test_gone),
 		ENDS_TEST_FLASH(test_gone),
