@@ -258,7 +258,7 @@ void inode_await_append(struct afar_fs *fs, uint64_t ino);
 void inode_add_end(struct file_inode *inode, struct afar_file_stat *stat);
 /* Has the manager know where the file ends. A change of its layout is about to follow, and then the slot says nothing any more. */
 int inode_know_end(struct file_inode *inode);
-/* Likewise if it is open, and a slot alone knows: its times are about to be set, and no end that is told later may change them. */
+/* Likewise if it is open, and a slot alone knows. Its times are about to be set, and no end that is told later may change them. */
 int fs_know_end(struct afar_fs *fs, uint64_t ino);
 /* The message of inode_give_end(), or of inode_begin_telling() that gives the end, is on its way, or has failed. */
 void inode_end_giving(struct afar_fs *fs, uint64_t ino);

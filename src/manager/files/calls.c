@@ -215,7 +215,7 @@ static int hold(struct fs *fs, const struct who *who, const struct session *sess
 			ret = end_give(file, session, !ask->end->asks_to_append, &is_given);
 			result->has_end = is_given;
 		}
-		/* Whoever tells is not kept waiting for what others know. */
+		/* A session that tells does not wait for what others know. */
 		if (ret == 0 && !ask->end->voids_slot && end_check_known(file, session) < 0)
 			return 0;
 		return ret == 0 ? tell(file, session, result) : ret;

@@ -57,7 +57,7 @@ bool paged_kind_writes(enum paged_kind kind);
 int paged_begin(struct fabric_endpoint *endpoint, enum paged_kind kind,
 		const struct fabric_piece pieces[2], uint64_t offset, uint64_t key,
 		uint64_t context);
-/* Of one that was begun with the context 7. */
+/* The completion of a transfer that was begun with the context 7. */
 void paged_expect_done(struct fabric_completion completion);
 
 /* The device is done with a transfer. */

@@ -32,7 +32,7 @@ static inline void ends_stop(struct file_ends *ends)
 	ends->number++;
 }
 
-/* Likewise, and the manager is to hear that. What is sent meanwhile does not ask for it. */
+/* Likewise, and the manager is to hear that. No message asks for it meanwhile. */
 static inline void ends_begin_giving(struct file_ends *ends)
 {
 	ends_stop(ends);

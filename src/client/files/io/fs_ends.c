@@ -129,8 +129,7 @@ uint64_t end_begin_asking(struct file_inode *inode, Afar__FileEnd *message)
 
 	pthread_mutex_lock(&inode->lock);
 	/* An append of ours relies on what was ours. The manager must not give that to others before it has arrived. */
-	message->wants_end =
-		may && ends->slot != 0 && !ends->is_appending && ends->nr_giving == 0;
+	message->wants_end = may && ends->slot != 0 && !ends->is_appending && ends->nr_giving == 0;
 	if (message->wants_end)
 		ends_stop(ends);
 	message->voids_slot = ends->has_failed;
