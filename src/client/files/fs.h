@@ -120,6 +120,7 @@ struct file_inode {
 	uint64_t layout;       /* the number that the map goes by */
 	uint64_t size;	       /* as far as we know: it may be more, if others write */
 	uint64_t appending_to; /* where an append of ours ends that is under way; 0: none */
+	bool appends_more;     /* the last one said that more follows; under `appending` */
 	uint64_t end;	 /* that we have told the manager, or the slot; not more than the size */
 	uint64_t wanted; /* ends that writers have reached, and wait for being told */
 };

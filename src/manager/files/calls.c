@@ -78,9 +78,12 @@ static bool give_inode(const struct fs *fs, const struct session *session,
 static bool give_entries(const struct fs *fs, const struct session *session,
 			 const Afar__FileResult *result)
 {
-	for (size_t i = 0; i < result->n_entries; i++)
-		if (!give_inode(fs, session, result->entries[i]->attributes))
+	for (size_t i = 0; i < result->n_entries; i++) {
+		const Afar__FileAttributes *attributes = result->entries[i]->attributes;
+
+		if (!attributes || attributes->nlink == 0 || !give_inode(fs, session, attributes))
 			return false;
+	}
 	return true;
 }
 

@@ -13,6 +13,7 @@
 #include "manager/connections/live.h"
 #include "manager/files/holds.h"
 #include "manager/files/pool.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
 #include "rpc/end_slot.h"
 #include "rpc/manager_features.h"
@@ -206,7 +207,7 @@ bool end_is_left(struct file *file)
 {
 	const struct fs *fs = file->fs;
 
-	return fs->nr_left != 0 && !fs_is_suspect(fs) && end_may_be_lost(file);
+	return fs_has_left(fs, file->ino) && !fs_is_suspect(fs) && end_may_be_lost(file);
 }
 
 static int fail_unknown(const struct file *file)

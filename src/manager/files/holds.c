@@ -182,7 +182,8 @@ int hold_set_silent(struct file *file, uint64_t session)
 		return ret;
 	mark(file, session);
 	undo_set(undo, file->silent_ender, session);
-	if (!file->may_ender_append || file->appender != 0)
+	/* It may be the appender already, for a time only. */
+	if (!file->may_ender_append || (file->appender != 0 && file->appender_until == 0))
 		return 0;
 	ret = set_appender(file, session, 0, 0);
 	if (ret == 0)
@@ -452,15 +453,16 @@ bool hold_has_told(const struct file *file, uint64_t session, uint64_t number)
 }
 
 /* A slot does not count under another layout. The new one is committed, because sessions claim ends of layouts that are known. */
-static int void_slot(struct file *file, uint64_t end)
+static int void_slot(struct file *file, const Afar__FileEnd *ask)
 {
 	struct inode *inode = file_edit(file);
 
 	if (!inode)
 		return error_code(-ENOMEM);
-	if (end > inode->size && end <= FILE_SIZE_MAX)
-		inode->size = end;
-	inode_touch(inode);
+	if (ask->end > inode->size && ask->end <= FILE_SIZE_MAX)
+		inode->size = ask->end;
+	if (!ask->keeps_times)
+		inode_touch(inode);
 	inode->layout++;
 	file_put(file);
 	return 0;
@@ -493,7 +495,7 @@ int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *
 				  "meanwhile; write again",
 				  (unsigned long long)ask->ino);
 	if (ask->voids_slot)
-		return void_slot(*out, ask->end);
+		return void_slot(*out, ask);
 	if (ask->keeps_times && ask->end <= (*out)->inode->size)
 		return 0;
 	inode = file_edit(*out);

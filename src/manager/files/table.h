@@ -232,7 +232,7 @@ struct fs {
 	/* Inodes that the operation under way has edited, for its result. */
 	struct file *edited[FS_EDITED_MAX];
 	size_t nr_edited;
-	/* Unlinked files, and those with room ahead, that somebody may have open, when that is not known yet. */
+	/* Unlinked files, and those with room ahead, that somebody may have open, when that is not known yet. They ascend. */
 	uint64_t *left;
 	size_t nr_left;
 };

@@ -314,6 +314,17 @@ static void test_silent(void **state)
 	OTHER_DO(ask_file_close(2), 0);
 }
 
+/* It said once that it would append more, and has had the end for that long since. */
+static void test_silent_after_more(void **state)
+{
+	FILE_DO(ask_append(file), 0);
+	FILE_DO(ask_appended_more(file), 0);
+	assert_true(tell(&client, file, TOLD));
+	fixture_advance(&fixture, 200);
+	assert_true(tell(&client, file, TOLD));
+	test_silent(state);
+}
+
 /* It does not append unasked, so others need not wait for it to do so. */
 static void test_silent_and_asks(void **state)
 {
@@ -836,6 +847,7 @@ TEST_GROUP(manager_ends)
 		ENDS_TEST(test_not_asked),
 		ENDS_TEST(test_closed),
 		ENDS_TEST(test_silent),
+		ENDS_TEST(test_silent_after_more),
 		ENDS_TEST(test_silent_and_asks),
 		ENDS_TEST(test_silent_for_too_long),
 		ENDS_TEST(test_silent_and_back),
