@@ -583,7 +583,7 @@ static int cut(struct file *file, uint64_t from, uint64_t to)
 	const struct units units = {from, to};
 	int ret = cut_list(file, &units, 1);
 
-	/* With the slot. Whoever cuts it has told the end. */
+	/* The slot goes, too. The session that cuts it has told the end. */
 	if (ret == 0 && to == UINT64_MAX && file->ender != 0)
 		ret = end_set(file, 0, 0);
 	return ret == 0 && from == 0 ? count_around(file, 0, file->inode->nr_behind) : ret;
