@@ -7,7 +7,8 @@ nanoseconds it took, or a call takes.
     call SIZE NR                  reads of a region into an array, at places in no order
     make FS BYTES NR              a file "large", and as many in "small/", of 4 KiB
     large PLACE, small PLACE NR   reads them: PLACE is afar://FS, or a folder
-    save PLACE BYTES, load PLACE  torch's objects: PLACE is afar://FS/…, or a file"""
+    save PLACE BYTES, load PLACE  torch's objects: PLACE is afar://FS/…, or a file
+    into PLACE BYTES              loads them into tensors that are there"""
 
 import importlib
 import os
@@ -110,8 +111,8 @@ class Checkpoints:
     def save(self, value):
         self.module.save(value, self.fs, self.path)
 
-    def load(self):
-        return self.module.load(self.fs, self.path)
+    def load(self, into=None):
+        return self.module.load(self.fs, self.path, into)
 
 
 class Files:
@@ -129,29 +130,40 @@ class Files:
             os.fsync(stream.fileno())
         os.rename(self.path + ".new", self.path)
 
-    def load(self):
+    def load(self, into=None):
         with open(self.path, "rb") as stream:  # from the disk: what is loaded was saved by another process, long ago
             os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        return self.torch.load(self.path)
+        value = self.torch.load(self.path)
+        for name, tensor in (into or {}).items():
+            tensor.copy_(value[name])
+        return value
+
+
+def tensors(size):
+    import torch
+
+    return {str(i): torch.rand(4 * MIB) for i in range(int(size) // (16 * MIB))}
 
 
 def save(place, size):
-    import torch
-
-    value = {str(i): torch.rand(4 * MIB) for i in range(int(size) // (16 * MIB))}
+    value = tensors(size)
     at = (Checkpoints if place.startswith("afar://") else Files)(place)
     begin = time.perf_counter_ns()
     at.save(value)
     return time.perf_counter_ns() - begin
 
 
-def load(place):
+def into(place, size):
+    return load(place, tensors(size))
+
+
+def load(place, into=None):
     at = (Checkpoints if place.startswith("afar://") else Files)(place)
     begin = time.perf_counter_ns()
-    value = at.load()
+    value = at.load(into)
     taken = time.perf_counter_ns() - begin
     assert value["0"].shape == (4 * MIB,)
     return taken
 
 
-print({each.__name__: each for each in (has, call, make, large, small, save, load)}[sys.argv[1]](*sys.argv[2:]))
+print({each.__name__: each for each in (has, call, make, large, small, save, load, into)}[sys.argv[1]](*sys.argv[2:]))

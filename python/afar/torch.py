@@ -3,6 +3,7 @@
 
     afar.torch.save(model.state_dict(), fs, "/run/last")
     model.load_state_dict(afar.torch.load(fs, "/run/last"))
+    afar.torch.load(fs, "/run/last", into=model.state_dict())  # the same, without memory for a second model
 
 Each tensor's bytes are an entry of their own, which is read straight into the new tensor. All else is in a pickle: load nothing that
 you do not trust. afar.dcp has the storage of torch.distributed.checkpoint."""
@@ -76,10 +77,41 @@ def save(value, fs, path):
     _save(fs, path, entries())
 
 
-def load(fs, path):
-    """Loads what save() has saved, with all tensors in this machine's memory."""
+def _find_targets(value, into, names):
+    """Pairs of a tensor's name in the checkpoint, and a tensor of `into` at the same keys. `names` has those of the tensors in `value`."""
+    for key, target in into.items():
+        found = value.get(key)
+        if isinstance(target, dict) and isinstance(found, dict):
+            yield from _find_targets(found, target, names)
+        elif isinstance(target, torch.Tensor) and id(found) in names:
+            if (found.dtype, found.shape) != (target.dtype, target.shape):
+                raise ValueError(f"{key!r} is {found.dtype} {tuple(found.shape)} in the checkpoint, not {target.dtype} {tuple(target.shape)}")
+            yield names[id(found)], target
+
+
+def load(fs, path, into=None):
+    """Loads what save() has saved, with all tensors in this machine's memory.
+
+    `into` is a dict, and may have others in it, as a model's state_dict(). Its tensors get the bytes of those at the same keys of the
+    checkpoint. What is returned has them instead of new ones, so no memory is needed that is not there yet. Nothing is read if one has
+    another type or shape. If reading fails, they have some bytes of the checkpoint."""
     with Checkpoint(fs, path) as checkpoint:
-        unpickler = _Unpickler(io.BytesIO(checkpoint[_REST]))
+        rest, copies = checkpoint[_REST], []
+        unpickler = _Unpickler(io.BytesIO(rest))
         value = unpickler.load()
+        if into is not None:
+            if not isinstance(value, dict):
+                raise ValueError(f"the checkpoint has a {type(value).__name__}, not a dict: load it without `into`")
+            found = list(_find_targets(value, into, {id(tensor): name for name, tensor in unpickler.tensors.items()}))
+            # Again, with the tensors that are there already: the value may have one in several places.
+            unpickler = _Unpickler(io.BytesIO(rest))
+            for name, target in found:
+                if name not in unpickler.tensors and target.device.type == "cpu" and target.is_contiguous():
+                    unpickler.tensors[name] = target
+                else:
+                    copies.append((name, target))
+            value = unpickler.load()
         checkpoint.read_into({name: memory_of(tensor) for name, tensor in unpickler.tensors.items()})
+        for name, target in copies:
+            target.detach().copy_(unpickler.tensors[name])
         return value

@@ -9,6 +9,7 @@ import unittest
 
 import afar
 from afar import checkpoint
+from home import Home
 
 MIB = 1 << 20
 
@@ -46,17 +47,7 @@ def save_and_die(step):
         os._exit(status)
 
 
-class Checkpoints(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.session = afar.connect()
-        cls.session.create_fs("home")
-        cls.fs = cls.session.fs("home")
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.session.close()
-
+class Checkpoints(Home):
     def loaded(self, path):
         with checkpoint.Checkpoint(self.fs, path) as found:
             return {name: found[name] for name in found}

@@ -13,6 +13,7 @@ import torch
 
 import afar
 import afar.torch
+from home import Home
 
 MIB = 1 << 20
 
@@ -79,17 +80,7 @@ def save_as_rank(rank, path):
     torch.distributed.destroy_process_group()
 
 
-class Tensors(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.session = afar.connect()
-        cls.session.create_fs("home")
-        cls.fs = cls.session.fs("home")
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.session.close()
-
+class Tensors(Home):
     def save(self, path, state_dict):
         with contextlib.redirect_stderr(io.StringIO()):
             checkpoint.save_state_dict(state_dict, afar.dcp.Writer(self.fs, path), no_dist=True)
@@ -123,6 +114,33 @@ class Tensors(unittest.TestCase):
         self.assertIs(back["same"][0], back["same"][1])
         self.assertTrue(torch.equal(back["same"][0], model.weight) and back["same"][0].requires_grad)
         model.load_state_dict(back["model"])
+
+    def test_torch_into(self):
+        """Loaded into tensors that are there: in nested dicts, in several places, not contiguous."""
+        one, other = torch.nn.Linear(300, 400), torch.nn.Linear(300, 400)
+        into = {"model": other.state_dict(), "strided": torch.zeros(30, 40).t(), "step": 0, "unknown": torch.ones(1)}
+        place, saved = other.weight.data_ptr(), one.state_dict()
+        afar.torch.save({"model": saved, "again": saved["weight"], **state(4)}, self.fs, "/into")
+        back = afar.torch.load(self.fs, "/into", into)
+        self.assertEqual((other.weight.data_ptr(), back["model"]["weight"].data_ptr()), (place, place))
+        self.assertTrue(torch.equal(other.weight, one.weight) and torch.equal(back["again"], one.weight))
+        self.assertTrue(torch.equal(into["strided"], state(4)["strided"]) and is_same(back["nested"], state(4)["nested"]))
+        self.assertEqual((back["step"], into["step"], into["unknown"].item()), (4, 0, 1))
+        before = other.weight.clone()
+        afar.torch.save({"model": {"weight": one.weight.detach() + 1, "bias": torch.zeros(1)}}, self.fs, "/into")
+        with self.assertRaisesRegex(ValueError, r"'bias' is torch.float32 \(1,\) in the checkpoint, not torch.float32 \(400,\)"):
+            afar.torch.load(self.fs, "/into", {"model": other.state_dict()})
+        self.assertTrue(torch.equal(other.weight, before))
+        afar.torch.save([1], self.fs, "/into")
+        with self.assertRaisesRegex(ValueError, "has a list, not a dict"):
+            afar.torch.load(self.fs, "/into", {})
+
+    def test_torch_into_twice(self):
+        """One tensor of the checkpoint goes into two."""
+        tensor, into = torch.rand(100, 100), {"a": torch.zeros(100, 100), "b": torch.zeros(100, 100)}
+        afar.torch.save({"a": tensor, "b": tensor}, self.fs, "/twice")
+        afar.torch.load(self.fs, "/twice", into)
+        self.assertTrue(torch.equal(into["a"], tensor) and torch.equal(into["b"], tensor))
 
     def test_checkpoint(self):
         self.save("/run/last", state(1))

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Rows of suite `python` on single calls: Region.read_into() with a numpy array, beside afar_region_pread() in this process. The row of
- * small reads has what Python adds to a call. Its reference is what that may be.
+ * Rows of suite `python` on single calls: Region.read_into() with a numpy array, beside afar_region_pread(). The row of small reads has
+ * what Python adds to a call. Its reference is what that may be.
+ *
+ * Each measurement is a new process with a new session and a new buffer, in C as in Python: two buffers of one process differ by up to a
+ * tenth, for as long as it lives.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -9,6 +12,7 @@
 
 #include "base/clock.h"
 #include "harness/cluster.h"
+#include "harness/process.h"
 #include "harness/scene.h"
 #include "peers/python.h"
 #include "python.h"
@@ -23,8 +27,6 @@
 
 struct calls_stage {
 	struct cluster *cluster;
-	struct scene scene;
-	char *memory; /* 1 MiB */
 };
 
 struct kind {
@@ -32,8 +34,14 @@ struct kind {
 	unsigned nr;
 };
 
+/* What a child measures. */
+struct calls {
+	const char *uri;
+	const struct bench_row *row;
+};
+
 /* Nanoseconds of a call. A small read is at a place in no order of 1 MiB, as peer_python.py has it. */
-static int run_c(const struct calls_stage *stage, const struct bench_row *row, double *ns)
+static int measure(const struct scene *scene, const struct bench_row *row, char *memory, double *ns)
 {
 	const struct kind *kind = row->parameters;
 	const uint64_t nr_places = kind->size < MIB ? MIB / kind->size : REGION_BYTES / MIB;
@@ -46,14 +54,68 @@ static int run_c(const struct calls_stage *stage, const struct bench_row *row, d
 
 		if (i == NR_WARM)
 			begin = clock_ns();
-		nr = afar_region_pread(stage->scene.region, stage->memory, kind->size,
-				       place * kind->size);
+		nr = afar_region_pread(scene->region, memory, kind->size, place * kind->size);
 		if (nr != (ssize_t)kind->size)
 			return scene_fail(row->name, nr < 0 ? (int)nr : -EIO);
 		random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
 	}
 	*ns = (double)(clock_ns() - begin) / kind->nr;
 	return 0;
+}
+
+static int calls_main(int channel, void *argument)
+{
+	const struct calls *calls = argument;
+	char *memory = malloc(((const struct kind *)calls->row->parameters)->size);
+	struct scene scene = {0};
+	double ns = 0;
+	int ret = memory ? scene_open(&scene, calls->uri, 0) : -ENOMEM;
+
+	if (!ret)
+		ret = scene_open_region(&scene);
+	if (!ret)
+		ret = measure(&scene, calls->row, memory, &ns);
+	if (!ret)
+		ret = child_send(&(struct child){.channel = channel}, &ns, sizeof(ns));
+	scene_close(&scene);
+	free(memory);
+	return ret ? 1 : 0;
+}
+
+static int create_main(int channel, void *argument)
+{
+	const double done = 0;
+	struct scene scene = {0};
+	int ret = scene_open(&scene, argument, 0);
+
+	if (!ret)
+		ret = scene_create_region(&scene, SCENE_NAMESPACE, 0, REGION_BYTES);
+	scene_close(&scene);
+	if (!ret)
+		ret = child_send(&(struct child){.channel = channel}, &done, sizeof(done));
+	return ret ? 1 : 0;
+}
+
+/* This process opens no session, so it has no threads that a child would miss. */
+static int run_child(int (*child_main)(int channel, void *argument), void *argument, double *value)
+{
+	struct child child;
+	int ret = child_start(&child, child_main, argument);
+
+	if (!ret) {
+		ret = child_receive(&child, value, sizeof(*value));
+		if (ret)
+			bench_fail(ret, "a client ended early");
+	}
+	child_stop(&child);
+	return ret;
+}
+
+static int run_c(const struct calls_stage *stage, const struct bench_row *row, double *ns)
+{
+	struct calls calls = {cluster_uri(stage->cluster), row};
+
+	return run_child(calls_main, &calls, ns);
 }
 
 static int run_python(const struct calls_stage *stage, const struct bench_row *row, double *ns)
@@ -126,9 +188,7 @@ static void teardown(void *state)
 
 	if (!stage)
 		return;
-	scene_close(&stage->scene);
 	cluster_stop(stage->cluster);
-	free(stage->memory);
 	free(stage);
 }
 
@@ -136,6 +196,7 @@ static int setup(const char *transport, struct bench_row *rows, unsigned nr_rows
 {
 	const char *missing = python_missing("numpy", "not installed: apt install python3-numpy");
 	struct calls_stage *stage;
+	double ignored;
 	int ret;
 
 	*state = NULL;
@@ -144,15 +205,12 @@ static int setup(const char *transport, struct bench_row *rows, unsigned nr_rows
 		return 0;
 	}
 	stage = calloc(1, sizeof(*stage));
-	if (!stage || !(stage->memory = calloc(1, MIB))) {
-		free(stage);
+	if (!stage)
 		return bench_fail(-ENOMEM, "no memory for the suite");
-	}
 	ret = cluster_start_over(transport, 1, SERVER_BYTES, &stage->cluster);
 	if (!ret)
-		ret = scene_open(&stage->scene, cluster_uri(stage->cluster), 0);
-	if (!ret)
-		ret = scene_create_region(&stage->scene, SCENE_NAMESPACE, 0, REGION_BYTES);
+		ret = run_child(create_main, (void *)(uintptr_t)cluster_uri(stage->cluster),
+				&ignored);
 	if (ret) {
 		teardown(stage);
 		return ret;
