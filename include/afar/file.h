@@ -30,7 +30,10 @@ int afar_file_create(struct afar_fs *fs, const struct afar_who *who, uint64_t di
 struct afar_open_options {
 	size_t size;   /* sizeof(struct afar_open_options) */
 	uint32_t mode; /* permissions of a file that is made */
-	uint32_t reserved;
+	/* Its layout: over so many servers, or stores, it is striped; and the stripe unit, a power of two from 64 KiB to 1 GiB. One that is 0: as the
+	 * file system's pool is; both: as the directory says. A stripe for which there is no room in its place goes elsewhere. */
+	uint32_t width;
+	uint64_t stripe_bytes;
 };
 
 /*
@@ -38,7 +41,8 @@ struct afar_open_options {
  * afar_file_open(), and O_CREAT (makes the file if it is not there), O_EXCL (with O_CREAT: fails if it is) and O_NOFOLLOW.
  * `options` may be NULL: mode 0666. No umask changes the mode. Asks the manager two or three times. `out` as of afar_file_open().
  * Errors: those of afar_fs_walk(), afar_file_open() and afar_file_create(). With O_CREAT -EISDIR: the path ends with '/'. Likewise
- * -EINVAL: its last name is a symbolic link to what is not there.
+ * -EINVAL: its last name is a symbolic link to what is not there, or no file can have the layout. A file that is there keeps its
+ * layout; afar_file_stat() says which.
  */
 int afar_file_open_path(struct afar_fs *fs, const struct afar_who *who, uint64_t dir,
 			const char *path, int flags, const struct afar_open_options *options,

@@ -241,6 +241,11 @@ struct afar_file_stat {
 	uint32_t mode;	 /* type and permissions, as st_mode */
 	uint32_t nlink;
 	uint32_t uid, gid;
+	/* How its bytes are spread: so many in one place, over so many servers, or stores. A directory has those of files that are made
+	 * in it. Both 0: as the file system's pool is (struct afar_fs_stat). */
+	uint64_t stripe_bytes;
+	uint32_t width;
+	uint32_t reserved;
 };
 
 /* Finds a name in a directory; "." and "..", too. */
@@ -275,6 +280,8 @@ int afar_fs_keep_attributes(struct afar_fs *fs, uint64_t ino, struct afar_file_s
 #define AFAR_SET_MTIME	   0x20U
 #define AFAR_SET_ATIME_NOW 0x40U
 #define AFAR_SET_MTIME_NOW 0x80U
+#define AFAR_SET_LAYOUT \
+	0x100U /* stripe_bytes and width, of a directory; for its owner. Both 0: as the pool is */
 
 /* Sets what `mask` (AFAR_SET_…) names to what `to` has. `out` may be NULL. */
 int afar_fs_setattr(struct afar_fs *fs, const struct afar_who *who, uint64_t ino, unsigned mask,

@@ -111,20 +111,20 @@ def flags_of(mode):
 class FileSystem(_afar.FileSystem):
     __doc__ = _afar.FileSystem.__doc__
 
-    def open_raw(self, path, mode="rb", permissions=0o644):
-        """Opens a file as an unbuffered stream of bytes."""
-        raw = RawFile(self.open_file(path, flags_of(mode), permissions), os.fspath(path), mode)
+    def open_raw(self, path, mode="rb", permissions=0o644, layout=None):
+        """Opens a file as an unbuffered stream of bytes. One that is made may get a layout: a stripe unit in bytes, and a number of servers."""
+        raw = RawFile(self.open_file(path, flags_of(mode), permissions, layout=layout), os.fspath(path), mode)
         if "a" in mode:
             raw.seek(0, os.SEEK_END)
         return raw
 
-    def open(self, path, mode="r", buffering=-1, encoding=None, errors=None, newline=None):
-        """Opens a file as open() does."""
+    def open(self, path, mode="r", buffering=-1, encoding=None, errors=None, newline=None, *, layout=None):
+        """Opens a file as open() does; layout as in open_raw()."""
         flags_of(mode)
         is_text = "b" not in mode
         if is_text and buffering == 0:
             raise ValueError("text needs a buffer")
-        raw = self.open_raw(path, mode.replace("t", ""))
+        raw = self.open_raw(path, mode.replace("t", ""), layout=layout)
         try:
             if buffering == 0:
                 return raw

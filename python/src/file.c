@@ -14,8 +14,8 @@ static int file_close(struct object *object)
 
 static const struct object_kind file_kind = {"file", file_close, NULL};
 
-static int open_path(const struct fs *fs, const struct path *path, int flags, uint32_t mode,
-		     struct afar_file **out)
+static int open_path(const struct fs *fs, const struct path *path, int flags,
+		     const struct afar_open_options *options, struct afar_file **out)
 {
 	struct afar_file_stat stat;
 	uint64_t dir;
@@ -23,29 +23,54 @@ static int open_path(const struct fs *fs, const struct path *path, int flags, ui
 
 	if (flags & O_CREAT) {
 		ret = path_walk_dir(fs, path, &dir);
+		if (ret == 0 && (options->width || options->stripe_bytes))
+			return afar_file_open_path(fs->object.handle, NULL, dir, path->name, flags,
+						   options, out);
 		return ret < 0 ? ret
-			       : afar_file_create(fs->object.handle, NULL, dir, path->name, mode,
-						  flags, out, NULL);
+			       : afar_file_create(fs->object.handle, NULL, dir, path->name,
+						  options->mode, flags, out, NULL);
 	}
 	ret = path_walk(fs, path, flags & O_NOFOLLOW ? AFAR_WALK_NOFOLLOW : 0, &stat);
 	return ret < 0 ? ret : afar_file_open(fs->object.handle, NULL, stat.ino, flags, out);
 }
 
+/* "O&": None, or a stripe unit in bytes and a number of servers. */
+static int convert_layout(PyObject *object, void *out)
+{
+	struct afar_open_options *options = out;
+	unsigned long long bytes;
+
+	if (object == Py_None)
+		return 1;
+	if (!PyTuple_Check(object)) {
+		PyErr_SetString(
+			PyExc_TypeError,
+			"layout: a tuple of bytes and servers, each 0 for the file system's");
+		return 0;
+	}
+	if (!PyArg_ParseTuple(object, "KO&:layout", &bytes, convert_u32, &options->width))
+		return 0;
+	options->stripe_bytes = bytes;
+	return 1;
+}
+
 PyObject *file_make(PyObject *fs, PyObject *arguments, PyObject *keywords)
 {
-	static char *names[] = {"path", "flags", "mode", NULL};
+	static char *names[] = {"path", "flags", "mode", "layout", NULL};
+	struct afar_open_options options = {.size = sizeof(options), .mode = 0644};
 	struct path path = {0};
 	struct afar_file *file = NULL;
 	PyObject *self = NULL;
 	int flags = O_RDONLY, ret;
-	uint32_t mode = 0644;
 
-	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&|iO&:open_file", names,
-					 path_convert, &path, &flags, convert_u32, &mode))
+	if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O&|iO&$O&:open_file", names,
+					 path_convert, &path, &flags, convert_u32, &options.mode,
+					 convert_layout, &options))
 		return NULL;
+	options.mode &= 07777;
 	if ((flags & O_CREAT && path_need_name(&path, -EISDIR)) || !object_enter(fs))
 		goto out;
-	CALL(ret, open_path((struct fs *)fs, &path, flags, mode & 07777, &file));
+	CALL(ret, open_path((struct fs *)fs, &path, flags, &options, &file));
 	if (ret < 0)
 		error_raise(ret);
 	else if ((self = PyType_GenericAlloc(file_type, 0)))

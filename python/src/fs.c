@@ -180,9 +180,10 @@ static PyMethodDef fs_methods[] = {
 	{"sync", fs_sync, METH_NOARGS,
 	 PyDoc_STR("sync()\n--\n\nMakes all that was written durable, if it is on flash.")},
 	{"open_file", KEYWORD_METHOD(file_make),
-	 PyDoc_STR("open_file(path, flags=os.O_RDONLY, mode=0o644)\n--\n\nOpens a file, with flags "
-		   "of "
-		   "os.open().")},
+	 PyDoc_STR("open_file(path, flags=os.O_RDONLY, mode=0o644, *, layout=None)\n--\n\n"
+		   "Opens a file, with flags of os.open(). One that is made may get a layout: a "
+		   "stripe "
+		   "unit in bytes, and a number of servers; 0 is the file system's.")},
 	FS_NAME_METHODS,
 	{0},
 };

@@ -34,7 +34,7 @@ int path_walk_dir(const struct fs *fs, const struct path *path, uint64_t *dir);
 /* Raises `code` if the path has no last name, because it is the root's. 0, or -1. */
 int path_need_name(const struct path *path, int code);
 
-/* fs.open_file(path, flags, mode=0o644) */
+/* fs.open_file(path, flags, mode=0o644, *, layout=None) */
 PyObject *file_make(PyObject *fs, PyObject *arguments, PyObject *keywords);
 
 /* Methods of afar.FileSystem that fs_names.c has. */

@@ -20,6 +20,8 @@ const struct field file_fields[] = {
 	FIELD(struct afar_file_stat, mtime, FIELD_I64),
 	FIELD(struct afar_file_stat, ctime, FIELD_I64),
 	FIELD(struct afar_file_stat, change, FIELD_U64),
+	FIELD(struct afar_file_stat, stripe_bytes, FIELD_U64),
+	FIELD(struct afar_file_stat, width, FIELD_U32),
 	{0},
 };
 

@@ -169,6 +169,22 @@ class Files(Home):
             file.write(b"x")
         self.assertEqual(caught.exception.code, "EBADF")
 
+    def test_layouts(self):
+        data = os.urandom(3 * MIB + 5)
+        with self.fs.open("/narrow", "wb", layout=(65536, 1)) as stream:
+            stream.write(data)
+        with self.fs.open("/narrow", "rb") as stream:
+            self.assertEqual(stream.read(), data)
+        stat = self.fs.stat("/narrow")
+        self.assertEqual((stat.stripe_bytes, stat.width), (65536, 1))
+        with self.fs.open("/plain", "wb", layout=None):
+            self.assertEqual(self.fs.stat("/plain").width, 0)
+        with self.assertRaisesRegex(afar.Error, "power of two"):
+            self.fs.open("/none", "wb", layout=(1000, 1))
+        for wrong in (1, (1,), (1, 2, 3), ("a", 1)):
+            with self.assertRaises(TypeError):
+                self.fs.open("/none", "wb", layout=wrong)
+
     def test_names(self):
         fs = self.fs
         fs.makedirs("/a/b/c")

@@ -49,6 +49,28 @@ refused 1 'no such file' "$AFAR" stat /fs/gone
 mpi 2 "$MPI_WRITES" afar:/fs/dir/file 0 delete >printed || fail "delete a file: $?"
 refused 1 'no such file' "$AFAR" stat /fs/dir/file
 
+# ---- Layouts: what a hint gives, and what all ranks hear that it has given
+
+# has_stripes NAME UNIT FACTOR TEXT: with these hints the file has this, and a line is said if that is something else.
+has_stripes() {
+	mpi 2 "$MPI_WRITES" "$1" 1 all "$2" "$3" >printed 2>said || fail "hints $2 and $3: $?: $(cat said)"
+	[ "$(grep -c "rank .: stripes of $4\$" printed)" -eq 2 ] || fail "hints $2 and $3: $(cat printed said)"
+}
+has_stripes afar:/fs/striped1 65536 1 '65536 over 1'
+[ ! -s said ] || fail "good hints: $(cat said)"
+# A file that is there keeps what it has.
+has_stripes afar:/fs/striped1 1048576 2 '65536 over 1'
+has_stripes afar:/fs/striped2 131072 2 '131072 over 2'
+"$AFAR" mkdir /fs/narrow
+"$AFAR" fs set-layout /fs/narrow --width 1
+mpi 2 "$MPI_WRITES" afar:/fs/narrow/x 1 all >printed || fail "a file in a directory with a layout: $?"
+has_stripes afar:/fs/narrow/x 65536 2 '1048576 over 1'
+for hints in '65536 99' '1000 1' 'many 1' '65536 -1'; do
+	# shellcheck disable=SC2086 # two words
+	has_stripes "afar:/fs/none $hints" $hints '1048576 over [0-9]*'
+	[ "$(grep -c '^afar: hints .* do not count: ' said)" -eq 1 ] || fail "hints $hints: $(cat said)"
+done
+
 # no_file NAME PATTERN: the program cannot open it, no rank hangs, and one line says why.
 no_file() {
 	got=0

@@ -54,6 +54,10 @@ int file_note_write(struct afar_file *file);
 int file_open(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, int flags,
 	      struct afar_file **out);
 int file_close(struct afar_file *file);
+/* Makes and opens a file, as afar_file_create() does; the options are all there. For public calls that make public calls. */
+int file_create(struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *name,
+		const struct afar_open_options *options, int flags, struct afar_file **out,
+		struct afar_file_stat *stat);
 /* Has the size and times committed. */
 int file_commit(struct afar_file *file);
 /* Returns whether closing it commits something. */

@@ -94,35 +94,82 @@ static bool may_go_without_reading(const struct ompio_file_t *handle, int flags,
 	       (handle->f_amode & MPI_MODE_WRONLY);
 }
 
-static int open_by_path(struct ompio_file_t *handle, const struct mpiio_name *name, int amode,
-			struct mpiio_file *file, struct opened *opened)
+/* Reads a hint; 0: there is none. A senseless one is as one that no file can have. */
+static uint64_t read_hint(struct opal_info_t *info, const char *name, uint64_t max)
 {
-	const struct afar_open_options options = {
-		.size = sizeof(options),
+	char text[32];
+	char *end;
+	int is_there = 0;
+	uint64_t number;
+
+	if (!info || opal_info_get(info, name, sizeof(text) - 1, text, &is_there) != OPAL_SUCCESS ||
+	    !is_there)
+		return 0;
+	errno = 0;
+	number = strtoull(text, &end, 10);
+	return errno || end == text || *end || number == 0 || number > max ? max : number;
+}
+
+static struct afar_open_options options_of(struct ompio_file_t *handle, struct opal_info_t *info)
+{
+	return (struct afar_open_options){
+		.size = sizeof(struct afar_open_options),
 		.mode = (uint32_t)mca_fs_base_get_file_perm(handle) & 0777U,
+		.width = (uint32_t)read_hint(info, "striping_factor", UINT32_MAX),
+		.stripe_bytes = read_hint(info, "striping_unit", UINT64_MAX),
 	};
-	struct afar_fs_stat stat = {.size = sizeof(stat)};
+}
+
+/* Opens or makes the file. Goes without a layout that none can have, after a line that says so. */
+static int open_or_make(struct afar_fs *fs, const struct mpiio_name *name, int flags,
+			struct afar_open_options *options, struct afar_file **out)
+{
+	int ret = afar_file_open_path(fs, NULL, name->dir, name->path, flags, options, out);
+
+	if (ret != -EINVAL || (options->width == 0 && options->stripe_bytes == 0))
+		return ret;
+	fprintf(stderr, "afar: hints striping_unit and striping_factor for %s do not count: %s\n",
+		name->path, afar_last_error());
+	options->width = 0;
+	options->stripe_bytes = 0;
+	return afar_file_open_path(fs, NULL, name->dir, name->path, flags, options, out);
+}
+
+/* Tells of the open file, whose layout is its own, or the file system's. */
+static int describe(struct mpiio_file *file, struct opened *opened)
+{
+	struct afar_fs_stat system = {.size = sizeof(system)};
+	struct afar_file_stat stat = {.size = sizeof(stat)};
+	int ret = afar_fs_stat(file->system->fs, &system);
+
+	if (ret == 0)
+		ret = afar_file_stat(file->file, &stat);
+	opened->ino = afar_file_ino(file->file);
+	opened->stripe_bytes = stat.width != 0 ? stat.stripe_bytes : system.stripe_bytes;
+	opened->width = stat.width != 0 ? stat.width : system.width;
+	opened->tier = system.tier;
+	return ret;
+}
+
+static int open_by_path(struct ompio_file_t *handle, const struct mpiio_name *name, int amode,
+			struct opal_info_t *info, struct mpiio_file *file, struct opened *opened)
+{
+	struct afar_open_options options = options_of(handle, info);
 	int flags = flags_of(amode);
 	int ret = mpiio_system_get(name->system, &file->system);
 
 	if (ret)
 		return ret;
-	ret = afar_file_open_path(file->system->fs, NULL, name->dir, name->path, flags, &options,
-				  &file->file);
+	ret = open_or_make(file->system->fs, name, flags, &options, &file->file);
 	if (may_go_without_reading(handle, flags, ret)) {
 		flags = (flags & ~O_ACCMODE) | O_WRONLY;
-		ret = afar_file_open_path(file->system->fs, NULL, name->dir, name->path, flags,
-					  &options, &file->file);
+		ret = open_or_make(file->system->fs, name, flags, &options, &file->file);
 	}
 	if (ret == 0)
-		ret = afar_fs_stat(file->system->fs, &stat);
+		ret = describe(file, opened);
 	if (ret)
 		return ret;
 	opened->flags = flags & O_ACCMODE;
-	opened->ino = afar_file_ino(file->file);
-	opened->stripe_bytes = stat.stripe_bytes;
-	opened->width = stat.width;
-	opened->tier = stat.tier;
 	strcpy(opened->system, name->system);
 	return 0;
 }
@@ -137,8 +184,8 @@ static void discard(struct mpiio_file *file)
 	free(file);
 }
 
-static int open_as_root(struct ompio_file_t *handle, int amode, struct mpiio_file *file,
-			struct opened *opened)
+static int open_as_root(struct ompio_file_t *handle, int amode, struct opal_info_t *info,
+			struct mpiio_file *file, struct opened *opened)
 {
 	struct mpiio_name name;
 	int ret = find_name(handle->f_filename, &name) ? 0 : -ENOENT;
@@ -151,7 +198,7 @@ static int open_as_root(struct ompio_file_t *handle, int amode, struct mpiio_fil
 		return -EISDIR;
 	}
 	if (ret == 0)
-		ret = open_by_path(handle, &name, amode, file, opened);
+		ret = open_by_path(handle, &name, amode, info, file, opened);
 	if (ret)
 		mpiio_say(handle->f_rank, "open", handle->f_filename, ret);
 	return ret;
@@ -170,7 +217,7 @@ static int open_as_other(struct ompio_file_t *handle, struct mpiio_file *file,
 	return ret;
 }
 
-/* MPI_File_get_info() tells what is. Hints do not change it. */
+/* MPI_File_get_info() tells what is. */
 static void tell_layout(struct ompio_file_t *handle, const struct opened *opened)
 {
 	char text[32];
@@ -193,10 +240,9 @@ static int file_open(struct ompi_communicator_t *communicator, const char *filen
 	int error = MPI_SUCCESS;
 
 	(void)filename;
-	(void)info;
 	handle->f_fs_ptr = NULL;
 	if (handle->f_rank == ROOT)
-		opened.error = file ? mpiio_class(open_as_root(handle, amode, file, &opened))
+		opened.error = file ? mpiio_class(open_as_root(handle, amode, info, file, &opened))
 				    : MPI_ERR_NO_MEM;
 	PMPI_Bcast(&opened, sizeof(opened), MPI_BYTE, ROOT, communicator);
 	if (opened.error == MPI_SUCCESS) {

@@ -21,7 +21,8 @@
 #define SET_MTIME     0x20U
 #define SET_ATIME_NOW 0x40U
 #define SET_MTIME_NOW 0x80U
-#define SET_ALL	      0xffU
+#define SET_STRIPES   0x100U
+#define SET_ALL	      0x1ffU
 
 /* Limits for all attributes of an inode: what listxattr(2) can tell, and as much as 256 of the
  * largest. */
@@ -104,6 +105,19 @@ static int check_owner(const struct who *who, const struct inode *inode, const A
 	return 0;
 }
 
+static int check_stripes(const struct file *file, const struct who *who, const Afar__FileSet *ask)
+{
+	if (!owns(who, file->inode))
+		return fail_owner(who, file->inode, "set a layout");
+	if (!inode_is_directory(file->inode))
+		return error_fail(
+			-ENOTDIR,
+			"set the layout of inode %llu: it is no directory, and the bytes of a "
+			"file stay where they are",
+			(unsigned long long)file->ino);
+	return stripes_check(file->fs, ask->stripe_bytes, ask->width);
+}
+
 int file_check_set(const struct file *file, const struct who *who, const struct session *session,
 		   const Afar__FileSet *ask)
 {
@@ -118,6 +132,8 @@ int file_check_set(const struct file *file, const struct who *who, const struct 
 	ret = check_owner(who, inode, ask);
 	if (ret == 0)
 		ret = check_times(who, inode, ask);
+	if (ret == 0 && (ask->mask & SET_STRIPES))
+		ret = check_stripes(file, who, ask);
 	if (ret < 0 || !(ask->mask & SET_SIZE))
 		return ret;
 	if (inode_is_directory(inode))
@@ -203,6 +219,8 @@ int file_set(struct fs *fs, const struct who *who, const struct session *session
 			inode->mode &= ~(uint32_t)S_ISGID;
 	}
 	set_times(inode, ask);
+	if (ask->mask & SET_STRIPES)
+		inode_set_stripes(inode, fs, ask->stripe_bytes, ask->width);
 	file_put(*out);
 	return 0;
 }
@@ -431,5 +449,7 @@ Afar__FileAttributes *attributes_of(const struct file *file)
 	attributes->change = inode->change;
 	attributes->layout = inode->layout;
 	attributes->has_no_xattrs = inode->nr_xattrs == 0;
+	attributes->stripe_bytes = inode->stripe_bytes;
+	attributes->width = inode->width;
 	return attributes;
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "manager/files/names.h"
+#include "manager/files/pool.h"
 #include "manager/files/records.h"
 #include "manager/files/table.h"
 #include "manager/tables/record_names.h"
@@ -100,6 +101,10 @@ static int take_inode(void *argument, uint64_t ino, struct inode *inode)
 		check->max_found = max;
 	}
 	check->found[check->nr_found++] = (struct found){.ino = ino, .says = inode};
+	if (!inode_has_sane_stripes(inode))
+		return fault(check,
+			     "inode %llu has stripes of %llu bytes over %u servers, as none can",
+			     printable(ino), printable(inode->stripe_bytes), inode->width);
 	return 0;
 }
 

@@ -71,10 +71,17 @@ static int fail_full(const struct fs *fs, uint64_t wanted)
 			  (unsigned long long)(wanted * FILE_UNIT >> 10), fs_namespace(fs)->name);
 }
 
-/* Takes room for a hole, which the file gets with end_growth(). */
-static int fill_hole(struct file *file, struct growth *growth, struct units hole, bool is_anywhere)
+/* Takes room for a hole, which the file gets with end_growth(). `may_stray`: its stripes need not be where they belong. */
+static int fill_hole(struct file *file, struct growth *growth, struct units hole, bool is_anywhere,
+		     bool may_stray)
 {
-	const struct pool_wish wish = {place_near(file->runs, growth, hole.from), is_anywhere};
+	const struct pool_wish wish = {
+		.near = place_near(file->runs, growth, hole.from),
+		.is_anywhere = is_anywhere,
+		.striped = hole.from < FILE_SLOT_UNIT ? file : NULL,
+		.at = hole.from,
+		.may_stray = may_stray || is_anywhere,
+	};
 	uint64_t nr = hole.to - hole.from;
 	/* A limit counts by what has been looked at. */
 	int64_t taken = pool_look(file->fs);
@@ -209,7 +216,7 @@ static int take_ahead(struct file *file, uint64_t end, bool gives_back)
 	if (!pool_is_whole(fs))
 		ahead = 0;
 	if (ahead != 0)
-		ret = fill_hole(file, &growth, (struct units){end, end + ahead}, false);
+		ret = fill_hole(file, &growth, (struct units){end, end + ahead}, false, true);
 	ret = end_growth(file, &growth, ret);
 	if (ret == 0 && ahead != 0)
 		ret = file_note_ahead(file, true);
@@ -380,7 +387,8 @@ static int fill_range(struct filling *filling, struct units asked)
 		part = widen(filling, at, (struct units){from, next});
 		room.from = smaller(room.from, part.from);
 		room.to = part.to > room.to ? part.to : room.to;
-		ret = fill_hole(filling->file, &filling->growth, part, filling->wish->is_anywhere);
+		ret = fill_hole(filling->file, &filling->growth, part, filling->wish->is_anywhere,
+				filling->wish->may_stray);
 	}
 	add_room(filling->room, room);
 	return ret;
@@ -436,7 +444,7 @@ int file_take_slot(struct file *file)
 	int ret = file_load_runs(file);
 
 	if (ret == 0)
-		ret = fill_hole(file, &growth, slot, false);
+		ret = fill_hole(file, &growth, slot, false, true);
 	ret = end_growth(file, &growth, ret);
 	/* So that it goes back also if the manager ends. */
 	return ret == 0 ? file_note_ahead(file, true) : ret;
@@ -525,7 +533,7 @@ int file_tell_extra(const struct file_wish *wish, const struct file_room *room,
 int file_prepare(struct file *file, uint64_t bytes)
 {
 	struct units units;
-	struct file_wish wish = {.list = &units, .is_exact = true};
+	struct file_wish wish = {.list = &units, .is_exact = true, .may_stray = true};
 	struct file_room room = {0};
 	int ret = take_range(0, bytes, &wish);
 

@@ -128,6 +128,18 @@ static void set_owner(struct inode *inode, const struct who *who, const struct i
 		inode->mode &= ~(uint32_t)S_ISGID;
 }
 
+static void set_stripes(struct inode *inode, const Afar__FileMake *ask, const struct file *dir)
+{
+	if (!S_ISREG(inode->mode) && !inode_is_directory(inode))
+		return;
+	if (ask->stripe_bytes != 0 || ask->width != 0) {
+		inode_set_stripes(inode, dir->fs, ask->stripe_bytes, ask->width);
+	} else {
+		inode->stripe_bytes = dir->inode->stripe_bytes;
+		inode->width = dir->inode->width;
+	}
+}
+
 static int make_inode(const struct who *who, const Afar__FileMake *ask, struct file *dir,
 		      struct file **out)
 {
@@ -136,12 +148,15 @@ static int make_inode(const struct who *who, const Afar__FileMake *ask, struct f
 	int ret = limits_check_inodes(dir->fs);
 
 	if (ret == 0)
+		ret = stripes_check(dir->fs, ask->stripe_bytes, ask->width);
+	if (ret == 0)
 		ret = file_new(dir->fs, ask->mode & (S_IFMT | 07777U),
 			       type == S_IFLNK ? ask->target : NULL, out);
 	inode = ret == 0 ? file_edit(*out) : NULL;
 	if (!inode)
 		return ret < 0 ? ret : error_code(-ENOMEM);
 	set_owner(inode, who, dir->inode);
+	set_stripes(inode, ask, dir);
 	inode->rdev = ask->rdev;
 	if (type == S_IFLNK)
 		inode->mode = S_IFLNK | 0777U;

@@ -13,6 +13,8 @@
 #include "manager/files/records.h"
 #include "manager/files/table.h"
 
+#define STRIPE_MIN	65536U /* bytes: each stripe is a run of the file's, and large files have many */
+#define STRIPE_MAX	((uint64_t)1 << 30)
 #define SCRUB_RUNS_MAX	256U
 #define SCRUB_UNITS_MAX 262144U /* 1 GiB */
 
@@ -154,13 +156,192 @@ static int take_there(struct fs *fs, uint64_t near, uint64_t *left, take_units *
 	return ret;
 }
 
+/* ---- Files with stripes of their own */
+
+static bool is_stripe(uint64_t bytes)
+{
+	return bytes >= STRIPE_MIN && bytes <= STRIPE_MAX && (bytes & (bytes - 1)) == 0;
+}
+
+/* Returns over how many servers, or stores, the pool is; before there is one, how many there may be at most. */
+static uint32_t pool_width(const struct fs *fs)
+{
+	const struct namespace *ns = fs_namespace(fs);
+	const struct region *region = volume_region(ns);
+
+	return region && region->layout->nr_homes != 0 ? region->layout->nr_homes : ns->width;
+}
+
+static uint32_t smaller_width(uint32_t width)
+{
+	return width < LAYOUT_WIDTH_MAX ? width : LAYOUT_WIDTH_MAX;
+}
+
+int stripes_check(const struct fs *fs, uint64_t stripe_bytes, uint32_t width)
+{
+	uint32_t most = smaller_width(pool_width(fs));
+
+	if (stripe_bytes != 0 && !is_stripe(stripe_bytes))
+		return error_fail(-EINVAL,
+				  "use a layout: a stripe unit of %llu bytes; use a power of two "
+				  "from 64 KiB to 1 GiB",
+				  (unsigned long long)stripe_bytes);
+	if (width > most)
+		return error_fail(
+			-EINVAL,
+			"use a layout: a width of %u; the pool of file system '%s' is on %u "
+			"servers or stores, so use 1 to %u",
+			width, fs_namespace(fs)->name, pool_width(fs), most);
+	return 0;
+}
+
+void inode_set_stripes(struct inode *inode, const struct fs *fs, uint64_t stripe_bytes,
+		       uint32_t width)
+{
+	const struct namespace *ns = fs_namespace(fs);
+	uint64_t pools = ns->stripe_bytes > STRIPE_MIN ? ns->stripe_bytes : STRIPE_MIN;
+	uint32_t all = pool_width(fs) < ns->width ? pool_width(fs) : ns->width;
+
+	if (stripe_bytes == 0 && width != 0)
+		stripe_bytes = pools;
+	if (width == 0 && stripe_bytes != 0)
+		width = smaller_width(all);
+	inode->stripe_bytes = stripe_bytes;
+	inode->width = width;
+}
+
+bool inode_has_sane_stripes(const struct inode *inode)
+{
+	if (inode->stripe_bytes == 0 && inode->width == 0)
+		return true;
+	return is_stripe(inode->stripe_bytes) && inode->width != 0 &&
+	       inode->width <= LAYOUT_WIDTH_MAX &&
+	       (S_ISREG(inode->mode) || inode_is_directory(inode));
+}
+
+/* Places the stripes of a file in turns on some of the pool's servers. */
+struct placing {
+	struct fs *fs;
+	const struct layout *layout;
+	uint64_t stripe_units;
+	uint32_t width, first; /* how many of the pool's homes, and with which they begin */
+	/* Where in the pool the search for room goes on for each of them, and which have none. */
+	uint64_t next[LAYOUT_WIDTH_MAX];
+	bool is_full[LAYOUT_WIDTH_MAX];
+};
+
+/* Returns whether the pool's own stripes are not where the file's belong. */
+static bool begin_placing(struct fs *fs, const struct pool_wish *wish, struct placing *placing)
+{
+	const struct inode *inode = wish->striped ? wish->striped->inode : NULL;
+	const struct namespace *ns = fs_namespace(fs);
+	const struct region *region = volume_region(ns);
+	uint64_t rows, from = wish->near * FILE_UNIT;
+
+	if (!inode || inode->width == 0 || !region || !inode_has_sane_stripes(inode) ||
+	    region->layout->nr_homes < 2)
+		return false;
+	if (inode->stripe_bytes == ns->stripe_bytes && inode->width >= region->layout->nr_homes)
+		return false;
+	*placing = (struct placing){
+		.fs = fs,
+		.layout = region->layout,
+		.stripe_units = inode->stripe_bytes / FILE_UNIT,
+		.width = inode->width < region->layout->nr_homes ? inode->width
+								 : region->layout->nr_homes,
+		.first = (uint32_t)(wish->striped->ino % region->layout->nr_homes),
+	};
+	/* The stripes before these may have left room free just before them. */
+	rows = placing->layout->nr_homes *
+	       (inode->stripe_bytes > ns->stripe_bytes ? inode->stripe_bytes : ns->stripe_bytes);
+	for (uint32_t i = 0; i < placing->width; i++)
+		placing->next[i] = from > rows ? from - rows : 0;
+	return true;
+}
+
+/* Finds the first free bytes of a home from `from` on, at most `max`. */
+static bool find_at_home(const struct placing *placing, uint32_t home, uint64_t from, uint64_t max,
+			 struct space_run *out)
+{
+	const struct space *space = &placing->fs->space;
+
+	for (size_t i = space_find_run(space, from); i < space->nr_runs; i++) {
+		const struct space_run *run = &space->runs[i];
+		uint64_t offset = run->offset > from ? run->offset : from;
+		uint64_t end = run->offset + run->length;
+
+		while (offset < end) {
+			struct layout_piece piece =
+				layout_piece_at(placing->layout, offset, end - offset);
+
+			if (piece.copy && piece.copy->home == home) {
+				*out = (struct space_run){offset,
+							  piece.length < max ? piece.length : max};
+				return true;
+			}
+			offset += piece.length;
+		}
+	}
+	return false;
+}
+
+/* Takes at most so many bytes of the stripe that unit `at` of the file is in. Returns how many; 0: its place is full, and it may
+ * not stray. */
+static int64_t take_of_stripe(struct placing *placing, const struct pool_wish *wish, uint64_t at,
+			      uint64_t max, uint64_t *offset)
+{
+	struct fs *fs = placing->fs;
+	uint32_t column = (uint32_t)(at / placing->stripe_units % placing->width);
+	uint32_t home = (placing->first + column) % placing->layout->nr_homes;
+	uint64_t left = (placing->stripe_units - at % placing->stripe_units) * FILE_UNIT;
+	uint64_t next = placing->next[column];
+	struct space_run run;
+	int ret;
+
+	max = max < left ? max : left;
+	if (!placing->is_full[column] && !find_at_home(placing, home, next, max, &run) &&
+	    (next == 0 || !find_at_home(placing, home, 0, max, &run)))
+		placing->is_full[column] = true;
+	if (placing->is_full[column] && (!wish->may_stray || fs->space.longest == 0))
+		return 0;
+	if (placing->is_full[column])
+		run = (struct space_run){next, max < fs->space.longest ? max : fs->space.longest};
+	ret = take_run(fs, run.offset, !placing->is_full[column], run.length, offset);
+	placing->next[column] = *offset + run.length;
+	return ret < 0 ? ret : (int64_t)run.length;
+}
+
+static int take_stripes(struct placing *placing, const struct pool_wish *wish, uint64_t *left,
+			take_units *take, void *argument)
+{
+	uint64_t at = wish->at, offset;
+
+	while (*left != 0) {
+		int64_t bytes = take_of_stripe(placing, wish, at, *left, &offset);
+		int ret = bytes <= 0 ? (int)bytes
+				     : note_taken(placing->fs, offset, (uint64_t)bytes, take,
+						  argument);
+
+		if (bytes <= 0 || ret < 0)
+			return ret;
+		*left -= (uint64_t)bytes;
+		at += (uint64_t)bytes / FILE_UNIT;
+	}
+	return 0;
+}
+
 int64_t pool_take(struct fs *fs, const struct pool_wish *wish, uint64_t nr, take_units *take,
 		  void *argument)
 {
 	uint64_t left = nr * FILE_UNIT, near = wish->near * FILE_UNIT, offset, bytes;
 	int ret = pool_look(fs);
 	bool is_whole = pool_is_whole(fs);
+	struct placing placing;
 
+	if (ret == 0 && is_whole && begin_placing(fs, wish, &placing)) {
+		ret = take_stripes(&placing, wish, &left, take, argument);
+		return ret < 0 ? ret : (int64_t)(nr - left / FILE_UNIT);
+	}
 	if (ret == 0 && !is_whole)
 		ret = take_there(fs, near, &left, take, argument);
 	while (ret == 0 && left != 0 && fs->space.longest != 0 && (is_whole || wish->is_anywhere)) {

@@ -37,6 +37,11 @@ static inline size_t runs_count(const struct runs *runs)
 struct pool_wish {
 	uint64_t near;	  /* the unit that is best; 0: none */
 	bool is_anywhere; /* also at servers that are away */
+	/* The room is for this file, from unit `at` on, so each stripe of it is to be in its place; NULL: in none. `may_stray`: where
+	 * there is no room, any other will do. */
+	const struct file *striped;
+	uint64_t at;
+	bool may_stray;
 };
 /* Takes `nr` units in few runs, the first at `near` if that is free. Each run is given to `take`. It
  * takes fewer if there are not so many, and returns how many; negative: `take` failed, or -ENOMEM. */
@@ -47,6 +52,12 @@ bool pool_has_room(const struct fs *fs, uint64_t bytes);
 /* Returns whether all servers of the pool are there, or none: then it does not matter which of them gives
  * room. */
 bool pool_is_whole(const struct fs *fs);
+/* -EINVAL: no file can be spread over the pool's servers like that. Each 0: as the pool is. */
+int stripes_check(const struct fs *fs, uint64_t stripe_bytes, uint32_t width);
+/* Both 0: as the pool is. Others have been checked. */
+void inode_set_stripes(struct inode *inode, const struct fs *fs, uint64_t stripe_bytes,
+		       uint32_t width);
+bool inode_has_sane_stripes(const struct inode *inode);
 /* Gives runs back, which are free when they are zeroed. Takes the list over. */
 int pool_give(struct fs *fs, struct run *runs, size_t nr);
 /* Gives back what has been zeroed. */
@@ -73,6 +84,7 @@ struct file_wish {
 	size_t nr;
 	bool is_exact;	  /* no more than that */
 	bool is_anywhere; /* also at servers that are away */
+	bool may_stray;	  /* as in pool_wish */
 	/* So many units have been written of those that came ahead and end there; 0: not known. */
 	uint64_t ahead_to, ahead_used;
 	uint64_t

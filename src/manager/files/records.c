@@ -43,6 +43,8 @@ static struct inode *inode_from(const Stored__Inode *record)
 	inode->xattr_names_length = record->xattr_names_length;
 	inode->xattr_values_length = record->xattr_values_length;
 	inode->is_linkable = record->is_linkable;
+	inode->stripe_bytes = record->stripe_bytes;
+	inode->width = record->width;
 	if (record->nr_xattrs != 0 && record->xattr_names_length == 0) {
 		inode->xattr_names_length = record->nr_xattrs * XATTR_NAME_BYTES;
 		inode->xattr_values_length = record->nr_xattrs * XATTR_VALUE_BYTES;
@@ -92,6 +94,8 @@ void record_put_inode(struct fs *fs, uint64_t ino, const struct inode *inode)
 	record.xattr_names_length = inode->xattr_names_length;
 	record.xattr_values_length = inode->xattr_values_length;
 	record.is_linkable = inode->is_linkable;
+	record.stripe_bytes = inode->stripe_bytes;
+	record.width = inode->width;
 	record.target = (char *)(uintptr_t)inode->target;
 	store_put_message(store_of(fs), STORE_KEY(RECORD_INODE, fs->number, ino), &record.base);
 }

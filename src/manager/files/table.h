@@ -54,6 +54,9 @@ struct inode {
 	uint64_t layout; /* grows when runs go away */
 	uint64_t parent;
 	uint64_t nr_entries;
+	/* How its bytes are spread, or those of what is made in it: FileAttributes. An older copy's, or a damaged one, may be senseless. */
+	uint64_t stripe_bytes;
+	uint32_t width;
 	uint32_t nr_xattrs;
 	/* Their lengths together: names, each ended by 0, and values. If an older record did not
 	 * count them, they are as large as they can be. */

@@ -78,6 +78,14 @@ static size_t run_after(const struct space *space, uint64_t offset)
 	return low;
 }
 
+size_t space_find_run(const struct space *space, uint64_t offset)
+{
+	size_t at = run_after(space, offset);
+
+	return at > 0 && space->runs[at - 1].offset + space->runs[at - 1].length > offset ? at - 1
+											  : at;
+}
+
 static bool is_range(const struct space *space, uint64_t offset, uint64_t length)
 {
 	return length != 0 && offset % SPACE_UNIT == 0 && length % SPACE_UNIT == 0 &&

@@ -38,6 +38,9 @@ int space_take_at(struct space *space, uint64_t offset, uint64_t length);
  * -ENOMEM. */
 int space_give(struct space *space, uint64_t offset, uint64_t length);
 
+/* Returns the index of the first run that ends behind `offset`; the number of runs if there is none. */
+size_t space_find_run(const struct space *space, uint64_t offset);
+
 /* The length of the shortest run with at least `length` bytes, 0 if there is none. */
 uint64_t space_best_fit(const struct space *space, uint64_t length);
 

@@ -169,6 +169,43 @@ static int fs_set(struct cli *cli, const struct cli_command *command, int argc, 
 	return status ? status : cli_close(cli, set_limits(cli, command, arguments[0], &given));
 }
 
+static int fs_set_layout(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+	const char *arguments[CLI_ARGUMENTS_MAX], *is_default = NULL;
+	struct policy_flags given = {0};
+	const struct cli_flag flags[] = {
+		{"stripe", "SIZE", "bytes in one place before the next, a power of two from 64K on",
+		 &given.stripe},
+		{"width", "N", "servers, or stores, that each file is striped over", &given.width},
+		{"default", NULL, "as the file system is", &is_default},
+		{0},
+	};
+	struct afar_policy policy;
+	struct afar_file_stat stat;
+	struct afar_fs *fs;
+	struct files files;
+	int ret, status;
+
+	if (cli_arguments(cli, command, flags, argc, argv, 1, 1, arguments, &status) < 0)
+		return status;
+	if (!is_default == !(given.stripe || given.width))
+		return cli_misuse(command,
+				  "say what to set: --stripe SIZE, --width N, or --default");
+	status = policy_read(command, &given, &policy);
+	if (!status)
+		status = files_begin(cli, command, false, &files);
+	if (status)
+		return status;
+	status = files_find_inode(&files, "set the layout of", arguments[0], 0, &fs, &stat);
+	if (!status) {
+		stat.stripe_bytes = policy.stripe_bytes;
+		stat.width = policy.width;
+		ret = afar_fs_setattr(fs, NULL, stat.ino, AFAR_SET_LAYOUT, &stat, NULL);
+		status = ret ? cli_fail_last(ret) : 0;
+	}
+	return files_end(&files, status);
+}
+
 /* Says what could not be given back, and why. The figures are of a moment later. */
 static void print_kept(const struct afar_fs_stat *stat)
 {
@@ -571,6 +608,8 @@ const struct cli_command fs_commands[] = {
 	 fs_check},
 	{"fs set", "FS [--max SIZE|none] [--max-files N|none]", "change what it may have at most",
 	 fs_set},
+	{"fs set-layout", "/FS/PATH [--stripe SIZE] [--width N] [--default]",
+	 "set how files that are made in a directory are striped over servers", fs_set_layout},
 	{"fs shrink", "FS", "give back whole extents of its pool that are free", fs_shrink},
 	{"fs rm", "FS [--force]", "remove a file system and give its room back", fs_rm},
 	{0},

@@ -144,15 +144,16 @@ static json_t *stat_to_json(struct afar_fs *fs, const char *name, const struct a
 	char target[AFAR_FILE_PATH_MAX + 1];
 
 	read_target(fs, stat, target);
-	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:o}",
-			 "name", cli_json_text(name), "type", type_text(stat->mode), "ino",
-			 cli_json_number(stat->ino), "mode",
-			 json_sprintf("%04o", stat->mode & 07777), "nr_links",
-			 cli_json_number(stat->nlink), "uid", cli_json_number(stat->uid), "gid",
-			 cli_json_number(stat->gid), "size_bytes", cli_json_number(stat->bytes),
-			 "allocated_bytes", cli_json_number(stat->allocated), "atime_ns",
-			 (json_int_t)stat->atime, "mtime_ns", (json_int_t)stat->mtime, "ctime_ns",
-			 (json_int_t)stat->ctime, "target", cli_json_text(target));
+	return json_pack(
+		"{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o}",
+		"name", cli_json_text(name), "type", type_text(stat->mode), "ino",
+		cli_json_number(stat->ino), "mode", json_sprintf("%04o", stat->mode & 07777),
+		"nr_links", cli_json_number(stat->nlink), "uid", cli_json_number(stat->uid), "gid",
+		cli_json_number(stat->gid), "size_bytes", cli_json_number(stat->bytes),
+		"allocated_bytes", cli_json_number(stat->allocated), "atime_ns",
+		(json_int_t)stat->atime, "mtime_ns", (json_int_t)stat->mtime, "ctime_ns",
+		(json_int_t)stat->ctime, "target", cli_json_text(target), "stripe_bytes",
+		cli_json_number(stat->stripe_bytes), "width", cli_json_number(stat->width));
 }
 
 /* ---- Listing */
@@ -330,6 +331,9 @@ static void print_stat(struct afar_fs *fs, const char *text, const struct afar_f
 	printf("%-11s %" PRIu64 " (%s)\n", "size", stat->bytes, size_text(stat->bytes, size));
 	printf("%-11s %" PRIu64 " (%s)\n", "allocated", stat->allocated,
 	       size_text(stat->allocated, size));
+	if (stat->width)
+		printf("%-11s %s on each of %u in turn\n", "layout",
+		       size_text(stat->stripe_bytes, size), stat->width);
 	printf("%-11s %" PRIu64 "\n", "inode", stat->ino);
 	printf("%-11s %u\n", "links", stat->nlink);
 	printf("%-11s %04o (%s)\n", "mode", stat->mode & 07777, mode_text(stat->mode, mode));

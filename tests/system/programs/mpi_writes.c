@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * `mpi_writes FILE MIB HOW`: each rank writes so much, in turns of 1 MiB, until a call fails, and syncs. HOW is one of these:
+ * `mpi_writes FILE MIB HOW [UNIT FACTOR]`: each rank writes so much, in turns of 1 MiB, until a call fails, and syncs. HOW is one of these:
  *
  * all       together
  * alone     each by itself
@@ -9,7 +9,7 @@
  * gone      by itself, and the file is deleted when it is closed
  * delete    only deletes the file
  *
- * Prints for each rank which call failed: "write", "sync" or "none". Prints a line when it writes again what it has written, and one if
+ * With hints for stripes it prints what the file has. Prints for each rank which call failed: "write", "sync" or "none". Prints a line when it writes again what it has written, and one if
  * the file's error handler is called when it is closed.
  */
 #include <mpi.h>
@@ -61,6 +61,30 @@ static const char *write_and_sync(MPI_File file, const char *how, int nr_turns, 
 	return error == MPI_SUCCESS ? "none" : "write";
 }
 
+static MPI_Info make_hints(int argc, char **argv)
+{
+	MPI_Info info;
+
+	if (argc < 6)
+		return MPI_INFO_NULL;
+	MPI_Info_create(&info);
+	MPI_Info_set(info, "striping_unit", argv[4]);
+	MPI_Info_set(info, "striping_factor", argv[5]);
+	return info;
+}
+
+static void print_hints(MPI_File file)
+{
+	char unit[32] = "-", factor[32] = "-";
+	MPI_Info info;
+	int is_there;
+
+	MPI_File_get_info(file, &info);
+	MPI_Info_get(info, "striping_unit", sizeof(unit) - 1, unit, &is_there);
+	MPI_Info_get(info, "striping_factor", sizeof(factor) - 1, factor, &is_there);
+	printf("rank %d: stripes of %s over %s\n", rank, unit, factor);
+}
+
 int main(int argc, char **argv)
 {
 	int amode = MPI_MODE_CREATE | MPI_MODE_WRONLY;
@@ -71,8 +95,8 @@ int main(int argc, char **argv)
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &nr_ranks);
-	if (argc != 4 || !data) {
-		fprintf(stderr, "usage: mpi_writes FILE MIB HOW\n");
+	if ((argc != 4 && argc != 6) || !data) {
+		fprintf(stderr, "usage: mpi_writes FILE MIB HOW [UNIT FACTOR]\n");
 		MPI_Abort(MPI_COMM_WORLD, 3);
 	}
 	if (strcmp(argv[3], "delete") == 0) {
@@ -83,12 +107,15 @@ int main(int argc, char **argv)
 	}
 	if (strcmp(argv[3], "gone") == 0)
 		amode |= MPI_MODE_DELETE_ON_CLOSE;
-	if (MPI_File_open(MPI_COMM_WORLD, argv[1], amode, MPI_INFO_NULL, &file) != MPI_SUCCESS) {
+	if (MPI_File_open(MPI_COMM_WORLD, argv[1], amode, make_hints(argc, argv), &file) !=
+	    MPI_SUCCESS) {
 		MPI_Finalize();
 		return 2;
 	}
 	MPI_File_create_errhandler(hear, &handler);
 	MPI_File_set_errhandler(file, handler);
+	if (argc == 6)
+		print_hints(file);
 	memset(data, 'a' + rank, TURN);
 	printf("rank %d: %s\n", rank, write_and_sync(file, argv[3], atoi(argv[2]), data));
 	is_closing = true;

@@ -89,6 +89,8 @@ void fs_give_attributes(const Afar__FileAttributes *attributes, struct afar_file
 		.nlink = attributes->nlink,
 		.uid = attributes->uid,
 		.gid = attributes->gid,
+		.stripe_bytes = attributes->stripe_bytes,
+		.width = attributes->width,
 	};
 
 	abi_give(out, out->size, &stat, sizeof(stat));

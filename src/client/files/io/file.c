@@ -278,16 +278,15 @@ out_discard:
 	return ret;
 }
 
-PUBLIC_CALL_OF_CALLS(int, afar_file_create,
-	    (struct afar_fs *fs, const struct afar_who *given, uint64_t dir, const char *name,
-	     uint32_t mode, int flags, struct afar_file **out, struct afar_file_stat *stat),
-	    (fs, given, dir, name, mode, flags, out, stat))
+int file_create(struct afar_fs *fs, const struct afar_who *given, uint64_t dir, const char *name,
+		const struct afar_open_options *options, int flags, struct afar_file **out,
+		struct afar_file_stat *stat)
 {
 	const bool is_nameless = (flags & O_TMPFILE) == O_TMPFILE;
 	Afar__FileMake make = AFAR__FILE_MAKE__INIT;
-	struct fs_who who;
 	struct afar_file *file = NULL;
 	unsigned finding, nr = 0;
+	struct fs_who who;
 	int ret = fs_who_take(given, &who);
 
 	if (ret == 0)
@@ -303,7 +302,9 @@ PUBLIC_CALL_OF_CALLS(int, afar_file_create,
 		return ret;
 	make.dir = dir;
 	make.name = (char *)(name ? name : "");
-	make.mode = S_IFREG | (mode & 07777U);
+	make.mode = S_IFREG | (options->mode & 07777U);
+	make.width = options->width;
+	make.stripe_bytes = options->stripe_bytes;
 	make.may_exist = !is_nameless && !(flags & O_EXCL);
 	make.is_nameless = is_nameless;
 	make.is_linkable = is_nameless && !(flags & O_EXCL);
@@ -323,11 +324,10 @@ PUBLIC_CALL_OF_CALLS(int, afar_file_create,
 		used_end(fs, finding, ret == 0 && stat ? stat->ino : 0);
 	} while (used_again(fs, ret, &nr));
 	handle_unuse(&fs->handle);
-	if (ret == 0 && out)
-		*out = file;
-	else if (ret == 0)
-		ret = afar_file_close(file);
-	return ret;
+	if (ret || !out)
+		return ret ? ret : afar_file_close(file);
+	*out = file;
+	return 0;
 }
 
 /* ---- Telling the manager of what was written */

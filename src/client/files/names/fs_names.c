@@ -461,6 +461,10 @@ static Afar__FileSet message_of(uint64_t ino, unsigned mask, const struct afar_f
 	message.gid = to->gid;
 	message.atime = to->atime;
 	message.mtime = to->mtime;
+	if (mask & AFAR_SET_LAYOUT) {
+		message.stripe_bytes = to->stripe_bytes;
+		message.width = to->width;
+	}
 	return message;
 }
 
@@ -505,7 +509,7 @@ static int setattr(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, u
 
 #define SET_ALL                                                                         \
 	(AFAR_SET_MODE | AFAR_SET_UID | AFAR_SET_GID | AFAR_SET_SIZE | AFAR_SET_ATIME | \
-	 AFAR_SET_MTIME | AFAR_SET_ATIME_NOW | AFAR_SET_MTIME_NOW)
+	 AFAR_SET_MTIME | AFAR_SET_ATIME_NOW | AFAR_SET_MTIME_NOW | AFAR_SET_LAYOUT)
 
 PUBLIC_CALL(int, afar_fs_setattr,
 		     (struct afar_fs *fs, const struct afar_who *given, uint64_t ino,
@@ -519,6 +523,9 @@ PUBLIC_CALL(int, afar_fs_setattr,
 		return error_fail(-EINVAL, "set attributes: they are null, or the mask has bits "
 					   "that are unknown");
 	ret = fs_check_stat(to, false);
+	if (ret == 0 && (mask & AFAR_SET_LAYOUT) && to->size < ABI_SIZE(afar_file_stat, width))
+		ret = error_fail(-EINVAL,
+				 "set a layout: the program's struct afar_file_stat has none");
 	if (ret == 0)
 		ret = fs_check_stat(out, true);
 	if (ret == 0)

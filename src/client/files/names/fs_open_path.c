@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Opening a file by its path, and making it if need be: what open(2) does in one call. */
+/* Making a file by its name; opening one by its path, and making it if need be, as open(2) does in one call. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "client/base/abi.h"
 #include "client/base/call.h"
-#include "client/files/fs.h"
+#include "client/files/file.h"
 
 #define MODE_MAX 07777U
 
@@ -27,7 +27,7 @@ static int check(const char *path, int flags, const struct afar_open_options *gi
 	if ((flags & O_TMPFILE) == O_TMPFILE)
 		return error_fail(-EINVAL, "open '%s': a file without a name has no path", path);
 	if (given)
-		return ABI_TAKE(options, given, afar_open_options, reserved);
+		return ABI_TAKE(options, given, afar_open_options, width);
 	options->mode = 0666;
 	return 0;
 }
@@ -71,6 +71,16 @@ static int find_place(struct afar_fs *fs, const struct afar_who *who, uint64_t d
 	return ret;
 }
 
+PUBLIC_CALL_OF_CALLS(int, afar_file_create,
+	    (struct afar_fs *fs, const struct afar_who *given, uint64_t dir, const char *name,
+	     uint32_t mode, int flags, struct afar_file **out, struct afar_file_stat *stat),
+	    (fs, given, dir, name, mode, flags, out, stat))
+{
+	const struct afar_open_options options = {.mode = mode};
+
+	return file_create(fs, given, dir, name, &options, flags, out, stat);
+}
+
 PUBLIC_CALL_OF_CALLS(int, afar_file_open_path,
 	    (struct afar_fs *fs, const struct afar_who *who, uint64_t dir, const char *path,
 	     int flags, const struct afar_open_options *given, struct afar_file **out),
@@ -82,7 +92,7 @@ PUBLIC_CALL_OF_CALLS(int, afar_file_open_path,
 
 	if (ret)
 		return ret;
-	if (options.mode > MODE_MAX || options.reserved != 0)
+	if (options.mode > MODE_MAX)
 		return error_fail(-EINVAL, "open '%s': mode 0%o is not one of permissions", path,
 				  options.mode);
 	if (!(flags & O_CREAT))
@@ -92,7 +102,5 @@ PUBLIC_CALL_OF_CALLS(int, afar_file_open_path,
 	if (ret != -ENOENT)
 		return ret;
 	ret = find_place(fs, who, dir, path, &place);
-	return ret ? ret
-		   : afar_file_create(fs, who, place.dir, place.name, options.mode, flags, out,
-				      NULL);
+	return ret ? ret : file_create(fs, who, place.dir, place.name, &options, flags, out, NULL);
 }
