@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "harness/harness.h"
 
-#define REQUEST                                            \
+#define REQUEST                                                \
 	"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: " \
 	"application/openmetrics-text\r\nConnection: close\r\n\r\n"
 #define ANSWERED "HTTP/1.1 200 "
