@@ -326,7 +326,7 @@ static int spawn_manager(struct cluster *cluster)
 	begin_arguments(&arguments, cluster, cluster->is_whole ? "all" : "manager", manager);
 	read_address(cluster->uri, cluster->host, arguments.address, sizeof(arguments.address));
 	add(&arguments, "--listen", arguments.address);
-	add(&arguments, "--own-ends", environment("AFAR_OWN_ENDS", "no"));
+	add(&arguments, "--own-ends", environment("AFAR_OWN_ENDS", "yes"));
 	if (cluster->is_whole)
 		add_server(&arguments, cluster, 0, manager);
 	return spawn_daemon(cluster, manager, arguments.list);

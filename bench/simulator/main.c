@@ -93,8 +93,8 @@ static void print_heading(const struct job *job)
 	printf(", %u × the capacity (%s) written after it was filled\n\n", job->options.nr_times,
 	       job->trace && !is_rule(job->trace) ? "as the trace needs"
 						  : size_text(job->capacity, capacity));
-	printf("%-*s %7s %7s %7s %7s  %s\n", COLUMN, "TRACE", "GREEDY", "OURS", "HINTED", "ORACLE",
-	       "OF THE ORACLE'S GAIN");
+	printf("%-*s %7s %7s %7s %7s %7s  %s\n", COLUMN, "TRACE", "GREEDY", "OURS", "TOLD",
+	       "HINTED", "ORACLE", "OF THE ORACLE'S GAIN");
 }
 
 static void print_row(struct job *job, const char *name, const struct simulate_result *results)
@@ -107,8 +107,9 @@ static void print_row(struct job *job, const char *name, const struct simulate_r
 		print_heading(job);
 	job->is_headed = true;
 	cli_print_padded(name, COLUMN);
-	printf(" %7.3f %7.3f %7.3f %7.3f  ", greedy, results[SIMULATE_OURS].amplification,
-	       results[SIMULATE_HINTED].amplification, results[SIMULATE_ORACLE].amplification);
+	printf(" %7.3f %7.3f %7.3f %7.3f %7.3f  ", greedy, results[SIMULATE_OURS].amplification,
+	       results[SIMULATE_TOLD].amplification, results[SIMULATE_HINTED].amplification,
+	       results[SIMULATE_ORACLE].amplification);
 	/* If the rates say nothing, there is nothing to be gained from them. */
 	if (possible < greedy / 100)
 		printf("-\n");

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "flash/ftl.h"
 #include "flash/map/victim.h"
 #include "flash/write/streams.h"
 #include "simulator/oracle.h"
@@ -63,7 +64,7 @@ struct simulation {
 
 const char *simulate_policy_name(enum simulate_policy policy)
 {
-	static const char *const names[] = {"ours", "hinted", "greedy", "oracle"};
+	static const char *const names[] = {"ours", "hinted", "told", "greedy", "oracle"};
 
 	return names[policy];
 }
@@ -167,6 +168,7 @@ static unsigned stream_of_put(struct simulation *simulation, uint32_t block, uin
 	case SIMULATE_ORACLE:
 		return simulation->known[block];
 	case SIMULATE_HINTED:
+	case SIMULATE_TOLD:
 		put.hint = simulation->known[block];
 		break;
 	default:
@@ -207,6 +209,13 @@ static void make_hints(struct simulation *simulation)
 		hint = HEAT_HINT_MEAN + 16 * log2(trace_rate(simulation->trace, block));
 		simulation->known[block] = (uint8_t)(hint < 1 ? 1 : hint > 255 ? 255 : hint);
 	}
+}
+
+static void make_told(struct simulation *simulation)
+{
+	for (uint32_t block = 0; block < simulation->nr_blocks; block++)
+		simulation->known[block] =
+			trace_rate(simulation->trace, block) > 1 ? FTL_HEAT_BRIEF : FTL_HEAT_COLD;
 }
 
 static unsigned octave_of(double rate)
@@ -315,6 +324,8 @@ static int prepare_policy(struct simulation *simulation)
 		simulation->policy == SIMULATE_GREEDY ? 1 : simulation->options.nr_streams;
 	if (simulation->policy == SIMULATE_HINTED)
 		make_hints(simulation);
+	if (simulation->policy == SIMULATE_TOLD)
+		make_told(simulation);
 	if (simulation->policy == SIMULATE_ORACLE)
 		make_groups(simulation);
 	ret = check_size(simulation);

@@ -15,18 +15,19 @@
 enum simulate_policy {
 	SIMULATE_OURS,	 /* the translation layer's, without hints */
 	SIMULATE_HINTED, /* the translation layer's, with a hint of each block's rate */
+	SIMULATE_TOLD,	 /* … of whether that is above the mean, as programs give it */
 	SIMULATE_GREEDY, /* one stream; cleans the segment with the fewest valid blocks */
 	SIMULATE_ORACLE, /* knows each block's rate; a stream for each group, see oracle.h */
 	SIMULATE_NR_POLICIES,
 };
 
-/* Returns "ours", "hinted", "greedy" or "oracle". */
+/* Returns "ours", "hinted", "told", "greedy" or "oracle". */
 const char *simulate_policy_name(enum simulate_policy policy);
 
 struct simulate_options {
 	uint32_t segment_blocks;
 	unsigned full_percent; /* how many of the device's blocks are valid: 1 to 99 */
-	unsigned nr_streams;   /* for SIMULATE_OURS and SIMULATE_HINTED */
+	unsigned nr_streams;   /* for all but the last two */
 	unsigned nr_times;     /* writes so many times the device's capacity */
 };
 

@@ -311,7 +311,8 @@ ssize_t afar_fs_readlink(struct afar_fs *fs, uint64_t ino, char *out, size_t siz
 struct afar_dirent {
 	size_t size; /* sizeof(struct afar_dirent), set by the caller */
 	char name[AFAR_FILE_NAME_MAX + 1];
-	/* Without attributes asked for: ino, and the type in mode. The last member, because it may grow. */
+	/* Without attributes asked for: ino, and the type in mode. An entry has no more, and nlink is 0, if the manager cannot tell where the
+	 * file ends: afar_fs_getattr() waits for that. The last member, because it may grow. */
 	struct afar_file_stat stat;
 };
 

@@ -55,6 +55,34 @@ struct listing {
 	struct afar_dirent entries[ENTRIES];
 };
 
+/* Has the attributes of an entry that came without, because the manager could not tell them then. The call waits for them. -ESTALE: it has been
+ * removed. */
+static int complete(struct listing *all, struct afar_dirent *entry)
+{
+	int ret = 0;
+
+	if (entry->stat.nlink == 0)
+		CALL(ret, afar_fs_getattr(all->fs, entry->stat.ino, &entry->stat));
+	return ret;
+}
+
+static int add_entry(struct listing *all, struct afar_dirent *entry, PyObject *list)
+{
+	PyObject *name, *stat, *pair;
+	int ret = complete(all, entry);
+
+	if (ret == -ESTALE)
+		return 0;
+	if (ret)
+		return error_raise(ret), -1;
+	name = TEXT(entry->name);
+	stat = name ? stat_make(file_fields, &entry->stat) : NULL;
+	pair = stat ? PyTuple_Pack(2, name, stat) : NULL;
+	Py_XDECREF(name);
+	Py_XDECREF(stat);
+	return list_add(list, pair);
+}
+
 static long next_entries(void *state, PyObject *list)
 {
 	struct listing *all = state;
@@ -65,16 +93,9 @@ static long next_entries(void *state, PyObject *list)
 				 all->entries, ENTRIES));
 	if (nr < 0)
 		return error_raise(nr), -1;
-	for (int i = 0; i < nr; i++) {
-		PyObject *name = TEXT(all->entries[i].name);
-		PyObject *stat = name ? stat_make(file_fields, &all->entries[i].stat) : NULL;
-		PyObject *pair = stat ? PyTuple_Pack(2, name, stat) : NULL;
-
-		Py_XDECREF(name);
-		Py_XDECREF(stat);
-		if (list_add(list, pair))
+	for (int i = 0; i < nr; i++)
+		if (add_entry(all, &all->entries[i], list))
 			return -1;
-	}
 	if (nr)
 		memcpy(all->after, all->entries[nr - 1].name, sizeof(all->after));
 	return nr;

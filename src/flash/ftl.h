@@ -190,8 +190,8 @@ struct ftl_get {
  */
 #define FTL_HEAT_UNKNOWN 0U
 #define FTL_HEAT_MEAN	 128U
-#define FTL_HEAT_BRIEF	 (FTL_HEAT_MEAN + 6 * 16) /* for callers who know no number: soon … */
-#define FTL_HEAT_COLD	 (FTL_HEAT_MEAN - 6 * 16) /* … and not for long */
+#define FTL_HEAT_BRIEF	 (FTL_HEAT_MEAN + 3 * 16) /* for callers who know no number: soon … */
+#define FTL_HEAT_COLD	 (FTL_HEAT_MEAN - 3 * 16) /* … and not for long */
 
 /*
  * Writes bytes, as ftl_get reads them. A block that is given in part keeps the rest. Each block is

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The ioctl by which a mount tells programs how its files are reached without it: fuse/bypass.c answers, preload/enter.c asks. */
+/* The ioctl by which a mount tells programs how its files are reached without it: fuse/bypass.c answers, preload/enter.c and
+ * mpiio/names.c ask. */
 #ifndef FRONTENDS_BYPASS_H
 #define FRONTENDS_BYPASS_H
 
@@ -13,7 +14,7 @@
 struct bypass_answer {
 	uint32_t version;
 	uint32_t flags;	   /* BYPASS_ALLOWED; without it nothing else is told */
-	uint64_t ino;	   /* of the file that is asked; 0: it is none */
+	uint64_t ino;	   /* of the file, or the directory, that is asked; 0: it is none */
 	uint64_t identity; /* of the file system: afar_fs_identity() */
 	uint32_t
 		retry_ms; /* the mount's patience and timeout: afar_fs_options, afar_session_options */

@@ -50,6 +50,7 @@ struct core {
 	uint64_t claims_pass;	    /* over these: the number of the last (quota.h) */
 	struct files *files;	    /* files/files.h */
 	uint64_t turn;		    /* of the servers, for reservations */
+	uint64_t nr_down;	    /* servers and stores that have gone */
 	uint64_t last_trim_call;    /* trims.h */
 	uint64_t retry_at;	    /* after a failed commit: no work of its own before */
 	uint64_t complain_at;	    /* in the log of the next                           */

@@ -3,6 +3,10 @@
 
 import io
 import os
+import signal
+import subprocess
+import sys
+import threading
 import unittest
 
 import afar
@@ -14,6 +18,24 @@ except ImportError:
     fsspec = None
 
 MIB = 1 << 20
+
+# Makes a file longer, and says so.
+WRITER = """
+import afar
+import sys
+with afar.connect() as session, session.fs("home") as fs, fs.open(sys.argv[1], "wb", buffering=0) as stream:
+    for line in sys.stdin:
+        stream.write(bytes(int(line)))
+        print(stream.tell(), flush=True)
+"""
+
+
+def stop(pid):
+    os.kill(pid, signal.SIGSTOP)
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/stat") as stat:
+            while stat.read().rsplit(")", 1)[1].split()[0] != "T":
+                stat.seek(0)
 
 
 class Volumes(unittest.TestCase):
@@ -51,6 +73,38 @@ class Volumes(unittest.TestCase):
 
 
 class Files(Home):
+    def writer(self, path):
+        return subprocess.Popen([sys.executable, "-c", WRITER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+
+    def grow(self, writer):
+        """Returns where the file ends then."""
+        writer.stdin.write("700\n")
+        return int(writer.stdout.readline())
+
+    def test_listed(self):
+        """A file that somebody makes longer is listed with its size, also if he and the servers stand still."""
+        self.fs.mkdir("/listed")
+        with self.writer("/listed/grows") as writer:
+            for _ in range(20):
+                size = self.grow(writer)
+                self.assertEqual([stat.bytes for _, stat in self.fs.scan("/listed")], [size])
+            writer.stdin.close()
+        self.fs.unlink("/listed/grows")
+        with self.writer("/listed/stands") as writer:
+            for _ in range(20):
+                size = self.grow(writer)
+            still = [*(int(pid) for pid in os.environ["pids"].split()[1:]), writer.pid]
+            for pid in still:
+                stop(pid)
+            # A listing waits for two seconds; there is nothing to see of what it has answered.
+            timer = threading.Timer(2.5, lambda: [os.kill(pid, signal.SIGCONT) for pid in still])
+            timer.start()
+            try:
+                self.assertEqual([stat.bytes for _, stat in self.fs.scan("/listed")], [size])
+            finally:
+                timer.join()
+            writer.stdin.close()
+
     def test_streams(self):
         fs = self.fs
         with fs.open("/text", "w", encoding="utf-8") as stream:

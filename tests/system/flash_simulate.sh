@@ -18,7 +18,7 @@ rows = json.load(open(sys.argv[2]))
 assert [row["trace"] for row in rows] == ["uniform", "80/20", "95/20", "95/5", "zipf-0.99", "zipf-0.90", "zipf-1.13",
                                           "sequential", "mixed"], rows
 for line, row in zip(lines, rows, strict=True):
-    contenders = ["greedy", "ours", "hinted", "oracle"]
+    contenders = ["greedy", "ours", "told", "hinted", "oracle"]
     assert line.split()[0] == row["trace"]
     for text, name in zip(line.split()[1:], contenders):
         assert abs(float(text) - row[name]["amplification"]) < 0.001, (line, row)

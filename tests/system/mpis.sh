@@ -22,9 +22,10 @@ export OMPI_MCA_fbtl_posix_read_datasieving=0 OMPI_MCA_fbtl_posix_write_datasiev
 # On other files each rank moves its own pieces, too.
 export OMPI_MCA_fcoll_individual_priority=60
 
-# mpi RANKS PROGRAM…: ends with the program's status; 124: it hangs. No rank stays.
+# mpi RANKS PROGRAM…: ends with the program's status; 124: it takes longer than $mpi_seconds. No rank stays.
+mpi_seconds=120
 mpi() {
 	nr=$1
 	shift
-	timeout -k 5 $((120 * slowness)) mpirun.openmpi -n "$nr" "$@" </dev/null
+	timeout -k 5 $((mpi_seconds * slowness)) mpirun.openmpi -n "$nr" "$@" </dev/null
 }

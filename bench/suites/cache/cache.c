@@ -3,8 +3,8 @@
 #include "cache.h"
 
 static const struct bench_stage *const stages[] = {
-	&cache_pages_stage,	&cache_hot_stage,  &cache_hot_cpu_stage,
-	&cache_neighbour_stage, &cache_zipf_stage, &cache_near_stage,
+	&cache_pages_stage, &cache_hot_stage,  &cache_hot_cpu_stage, &cache_neighbour_stage,
+	&cache_zipf_stage,  &cache_near_stage, &cache_scan_stage,
 };
 
 const struct bench_suite bench_suite_cache = {

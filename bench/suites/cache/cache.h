@@ -40,6 +40,9 @@ int cache_pair_open_hot(struct cache_pair *pair, uint64_t bytes, bool is_sleepy)
 int cache_count(const struct scene *scene, const char *name, uint64_t *out);
 /* Waits until that stays as it is, because servers report now and then. */
 int cache_count_settled(const struct scene *scene, const char *name, uint64_t *out);
+/* Waits until the store has told of so many reads of pages, since it was opened. Returns, in `*kept`, those that needed
+ * none of the device. */
+int cache_await_reads(const struct scene *scene, uint64_t nr_reads, uint64_t *kept);
 
 /* ---- cache_simulated.c: what a cache of `nr_frames` pages finds, of reads one after the other */
 
@@ -56,6 +59,7 @@ bool simulated_read(struct simulated *simulated, uint32_t page);
 
 extern const struct bench_stage cache_pages_stage;     /* cache_pages.c     */
 extern const struct bench_stage cache_zipf_stage;      /* cache_zipf.c      */
+extern const struct bench_stage cache_scan_stage;      /* cache_scan.c      */
 extern const struct bench_stage cache_hot_stage;       /* cache_hot.c       */
 extern const struct bench_stage cache_hot_cpu_stage;   /* … also            */
 extern const struct bench_stage cache_neighbour_stage; /* cache_neighbour.c */

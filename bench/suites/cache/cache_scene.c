@@ -111,3 +111,28 @@ int cache_count_settled(const struct scene *scene, const char *name, uint64_t *o
 	} while (clock_ns() - since < SETTLED_NS);
 	return 0;
 }
+
+int cache_await_reads(const struct scene *scene, uint64_t nr_reads, uint64_t *kept)
+{
+	static const char *const names[] = {"cache_hits", "cache_shared", "cache_misses",
+					    "cache_past"};
+	const struct timespec pause = {.tv_nsec = 20000000};
+	const uint64_t deadline = clock_deadline_ms(PATIENCE_MS);
+	uint64_t counts[4] = {0};
+
+	while (counts[0] + counts[1] + counts[2] + counts[3] < nr_reads) {
+		if (bench_is_interrupted())
+			return -EINTR;
+		if (!clock_remaining_ms(deadline))
+			return bench_fail(-ETIMEDOUT, "the store has not counted all reads");
+		nanosleep(&pause, NULL);
+		for (unsigned i = 0; i < 4; i++) {
+			int ret = cache_count(scene, names[i], &counts[i]);
+
+			if (ret)
+				return ret;
+		}
+	}
+	*kept = counts[0] + counts[1];
+	return 0;
+}

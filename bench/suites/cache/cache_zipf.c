@@ -155,32 +155,6 @@ static int run_trace(struct zipf_stage *stage)
 	return ret < 0 ? ret : stage->status;
 }
 
-/* Waits until the store has told of so many reads. Returns those that needed none of the device. */
-static int await_counts(const struct zipf_stage *stage, uint64_t nr_reads, uint64_t *kept)
-{
-	static const char *const names[] = {"cache_hits", "cache_shared", "cache_misses",
-					    "cache_past"};
-	const struct timespec pause = {.tv_nsec = 20000000};
-	const uint64_t deadline = clock_deadline_ms(PATIENCE_MS);
-	uint64_t counts[4] = {0};
-
-	while (counts[0] + counts[1] + counts[2] + counts[3] < nr_reads) {
-		if (bench_is_interrupted())
-			return -EINTR;
-		if (!clock_remaining_ms(deadline))
-			return bench_fail(-ETIMEDOUT, "the store has not counted all reads");
-		nanosleep(&pause, NULL);
-		for (unsigned i = 0; i < 4; i++) {
-			int ret = cache_count(&stage->scene, names[i], &counts[i]);
-
-			if (ret)
-				return ret;
-		}
-	}
-	*kept = counts[0] + counts[1];
-	return 0;
-}
-
 static int run_ours(void *state, const struct bench_row *row, unsigned repetition, double *value)
 {
 	struct zipf_stage *stage = state;
@@ -192,7 +166,7 @@ static int run_ours(void *state, const struct bench_row *row, unsigned repetitio
 	ret = run_trace(stage);
 	stage->nr_reads += stage->nr;
 	if (!ret)
-		ret = await_counts(stage, stage->nr_reads, &stage->kept);
+		ret = cache_await_reads(&stage->scene, stage->nr_reads, &stage->kept);
 	*value = 100.0 * (double)(stage->kept - before) / stage->nr;
 	return ret;
 }

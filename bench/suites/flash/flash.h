@@ -38,6 +38,7 @@ struct flash_request {
 	bool is_write;
 	bool is_durable;
 	bool is_checked;
+	bool is_once; /* of flash_target_queue */
 	uint64_t offset;
 	struct iovec memory;
 	void (*done)(struct flash_request *request, int status);

@@ -54,7 +54,8 @@ static void submit_to_queue(void *target, struct flash_request *request)
 	queue->waiting[queue->nr_waiting++] = (struct afar_op){
 		.opcode = request->is_write ? AFAR_OP_WRITE : AFAR_OP_READ,
 		.flags = (request->is_durable ? AFAR_OP_DURABLE : 0) |
-			 (request->is_checked ? AFAR_OP_CHECKED : 0),
+			 (request->is_checked ? AFAR_OP_CHECKED : 0) |
+			 (request->is_once ? AFAR_OP_ONCE : 0),
 		.nr_iov = 1,
 		.target = queue->target,
 		.offset = request->offset,

@@ -120,6 +120,7 @@ struct file_inode {
 	uint64_t layout;       /* the number that the map goes by */
 	uint64_t size;	       /* as far as we know: it may be more, if others write */
 	uint64_t appending_to; /* where an append of ours ends that is under way; 0: none */
+	bool appends_more;     /* the last one said that more follows; under `appending` */
 	uint64_t end;	 /* that we have told the manager, or the slot; not more than the size */
 	uint64_t wanted; /* ends that writers have reached, and wait for being told */
 };
@@ -258,6 +259,10 @@ void inode_await_append(struct afar_fs *fs, uint64_t ino);
 void inode_add_end(struct file_inode *inode, struct afar_file_stat *stat);
 /* Has the manager know where the file ends. A change of its layout is about to follow, and then the slot says nothing any more. */
 int inode_know_end(struct file_inode *inode);
+/* Likewise if it is open, and a slot alone knows. Its times are about to be set, and no end that is told later may change them. */
+int fs_know_end(struct afar_fs *fs, uint64_t ino);
+/* The message of inode_give_end(), or of inode_begin_telling() that gives the end, is on its way, or has failed. */
+void inode_end_giving(struct afar_fs *fs, uint64_t ino);
 
 /* ---- fs_inode.c */
 

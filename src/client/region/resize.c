@@ -10,23 +10,12 @@
 static int resize(struct afar_target *target, uint64_t bytes)
 {
 	Afar__RegionResize message = AFAR__REGION_RESIZE__INIT;
-	Afar__Frame *reply;
-	int ret;
 
 	message.namespace_ = target->ns;
 	message.address = target->address;
 	message.generation = target->generation;
 	message.bytes = bytes;
-	ret = target_call(target, session_deadline(target->session),
-			  RPC_REQUEST(REGION_RESIZE, region_resize, &message), &reply);
-	if (ret)
-		return ret;
-	/* Taken only now, because other threads hold the lock while they wait for the manager. */
-	pthread_mutex_lock(&target->lock);
-	ret = target_take_layout(target, reply->reply->region_info);
-	pthread_mutex_unlock(&target->lock);
-	rpc_frame_free(reply);
-	return ret;
+	return target_change(target, RPC_REQUEST(REGION_RESIZE, region_resize, &message));
 }
 
 PUBLIC_CALL(int, afar_region_resize, (struct afar_region *region, uint64_t bytes), (region, bytes))

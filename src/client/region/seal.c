@@ -10,22 +10,11 @@
 static int seal(struct afar_target *target)
 {
 	Afar__RegionSeal message = AFAR__REGION_SEAL__INIT;
-	Afar__Frame *reply;
-	int ret;
 
 	message.namespace_ = target->ns;
 	message.address = target->address;
 	message.generation = target->generation;
-	ret = target_call(target, session_deadline(target->session),
-			  RPC_REQUEST(REGION_SEAL, region_seal, &message), &reply);
-	if (ret)
-		return ret;
-	/* Taken only now, because other threads hold the lock while they wait for the manager. */
-	pthread_mutex_lock(&target->lock);
-	ret = target_take_layout(target, reply->reply->region_info);
-	pthread_mutex_unlock(&target->lock);
-	rpc_frame_free(reply);
-	return ret;
+	return target_change(target, RPC_REQUEST(REGION_SEAL, region_seal, &message));
 }
 
 PUBLIC_CALL(int, afar_region_seal, (struct afar_region *region), (region))

@@ -113,23 +113,13 @@ static int call_prepare(struct afar_region *region, const struct plan *plan)
 {
 	struct afar_target *target = &region->target;
 	Afar__RegionPrepare message = AFAR__REGION_PREPARE__INIT;
-	Afar__Frame *reply;
-	int ret;
 
 	message.namespace_ = target->ns;
 	message.address = target->address;
 	message.generation = target->generation;
 	message.units = plan->units;
 	message.n_units = plan->nr_units;
-	ret = target_call(target, session_deadline(target->session),
-			  RPC_REQUEST(REGION_PREPARE, region_prepare, &message), &reply);
-	if (ret)
-		return ret;
-	pthread_mutex_lock(&target->lock);
-	ret = target_take_layout(target, reply->reply->region_info);
-	pthread_mutex_unlock(&target->lock);
-	rpc_frame_free(reply);
-	return ret;
+	return target_change(target, RPC_REQUEST(REGION_PREPARE, region_prepare, &message));
 }
 
 /* Copies what the program will not write from the old memory into the new. */

@@ -97,7 +97,8 @@ bool target_is_older(struct afar_target *target, const Afar__RegionInfo *info)
 	return is_older;
 }
 
-int target_take_layout(struct afar_target *target, const Afar__RegionInfo *info)
+/* Takes a layout that is newer than the binding's. The caller holds the target's lock. */
+static int take_newer(struct afar_target *target, const Afar__RegionInfo *info)
 {
 	return target_is_older(target, info) ? take_layout(target, info) : 0;
 }
@@ -114,6 +115,21 @@ int target_call(struct afar_target *target, uint64_t deadline, Afar__Request *re
 	rpc_frame_free(*reply);
 	return error_fail(-AFAR_EMALFORMED, "look at a %s: the manager answered something else",
 			  target->kind->noun);
+}
+
+int target_change(struct afar_target *target, Afar__Request *request)
+{
+	Afar__Frame *reply;
+	int ret = target_call(target, session_deadline(target->session), request, &reply);
+
+	if (ret)
+		return ret;
+	/* Taken only now, because other threads hold the lock while they wait for the manager. */
+	pthread_mutex_lock(&target->lock);
+	ret = take_newer(target, reply->reply->region_info);
+	pthread_mutex_unlock(&target->lock);
+	rpc_frame_free(reply);
+	return ret;
 }
 
 /* Asks the manager for the layout, and has `take` take it. The caller holds the target's lock. */
@@ -177,8 +193,7 @@ int target_heed_changes(struct afar_target *target, uint64_t deadline)
 	note_heard(old, heard);
 	pthread_mutex_unlock(&target->session->lock);
 	if (is_needed)
-		ret = target->is_fixed ? error_code(-ESTALE)
-				       : look(target, deadline, target_take_layout);
+		ret = target->is_fixed ? error_code(-ESTALE) : look(target, deadline, take_newer);
 	if (is_needed && !ret) {
 		pthread_mutex_lock(&target->session->lock);
 		take_heard(target->binding, old, heard);
@@ -192,7 +207,7 @@ out_unref:
 
 int target_refresh(struct afar_target *target, uint64_t deadline)
 {
-	return target->is_fixed ? error_code(-ESTALE) : look(target, deadline, target_take_layout);
+	return target->is_fixed ? error_code(-ESTALE) : look(target, deadline, take_newer);
 }
 
 int target_look(struct afar_target *target)

@@ -255,9 +255,9 @@ int target_rebind(struct afar_target *target, const struct binding *old, uint64_
 int target_look_anew(struct afar_target *target, uint64_t deadline);
 /* Returns whether the manager tells of a newer layout than the target has. */
 bool target_is_older(struct afar_target *target, const Afar__RegionInfo *info);
-/* Takes the layout that the manager has told, if it is newer than the binding's. The caller holds
+/* Sends a request that has the manager replace the layout, and takes the layout that it answers. The caller does not hold
  * the target's lock. */
-int target_take_layout(struct afar_target *target, const Afar__RegionInfo *info);
+int target_change(struct afar_target *target, Afar__Request *request);
 /* Marks the binding as ready once all keys are there: operations may begin, unless there was
  * another change. The caller holds the target's lock. */
 void target_set_ready(struct afar_target *target);

@@ -12,6 +12,7 @@
 #define LEVEL_BITS 6U
 #define LEVEL_MASK (HEAT_LEVELS - 1)
 #define PUTS_MAX   3U
+#define HINT_PUTS  2U /* that a hint counts as, because it may be wrong */
 
 /* The weight of the estimate so far, in halves of a put, by the number of puts that it rests on. */
 static const uint64_t half_weights[PUTS_MAX + 1] = {1, 2, 4, 8};
@@ -91,12 +92,17 @@ unsigned heat_put(struct heat *heat, uint8_t *block, uint64_t survived)
 	return level;
 }
 
+bool heat_is_known(uint8_t block)
+{
+	return nr_puts_of(block) > 0;
+}
+
 unsigned heat_told(uint8_t *block, uint8_t hint)
 {
 	unsigned colder = hint / (16 / HEAT_OCTAVE);
 	unsigned level = HEAT_LEVELS - (colder ? colder : 1);
 
-	*block = encode(level, PUTS_MAX);
+	*block = encode(level, HINT_PUTS);
 	return level;
 }
 

@@ -18,6 +18,7 @@
 #ifndef FLASH_HEAT_H
 #define FLASH_HEAT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define HEAT_LEVELS	64U
@@ -41,7 +42,9 @@ void heat_init(struct heat *heat, uint64_t nr_blocks);
 
 /* Notes a put of the block, `survived` ticks after it came to its place. Returns its new level. */
 unsigned heat_put(struct heat *heat, uint8_t *block, uint64_t survived);
-/* Notes a put with the caller's `hint`, which is not 0. Returns the block's new level. */
+/* Returns whether the estimate rests on a put. */
+bool heat_is_known(uint8_t block);
+/* Begins the estimate anew with the caller's `hint`, which is not 0. Returns the block's level. */
 unsigned heat_told(uint8_t *block, uint8_t hint);
 /* Notes that the cleaner moves the block, `survived` ticks after it came to its place. Returns its
  * new level. */

@@ -71,18 +71,21 @@ static struct streams_run follow_run(struct streams *streams, const struct strea
 	return run;
 }
 
+/* A hint says how an estimate begins. From then on it learns. */
+static unsigned level_of_put(struct streams *streams, const struct streams_put *put)
+{
+	if (put->hint && !(put->is_overwrite && heat_is_known(*put->heat)))
+		return heat_told(put->heat, put->hint);
+	return put->is_overwrite ? heat_put(&streams->heat, put->heat, put->survived)
+				 : heat_level(*put->heat);
+}
+
 unsigned streams_put(struct streams *streams, const struct streams_put *put, uint64_t *pace)
 {
 	struct streams_run run;
-	unsigned level;
+	const unsigned level = level_of_put(streams, put);
 
 	*pace = 0;
-	if (put->hint)
-		level = heat_told(put->heat, put->hint);
-	else if (put->is_overwrite)
-		level = heat_put(&streams->heat, put->heat, put->survived);
-	else
-		level = heat_level(*put->heat);
 	if (!put->is_overwrite || streams->nr_heat == streams->nr)
 		return stream_of_level(streams, level);
 	run = follow_run(streams, put);

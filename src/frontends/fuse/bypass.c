@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Tells programs how they reach a file of the mount's themselves: which cluster, which file system, which inode. They still need a key
+ * Tells programs how they reach a file or a directory of the mount's themselves: which cluster, which file system, which inode. They still need a key
  * that lets them in, and the manager checks what their user may do. Owns nothing.
  */
 #include "mount.h"
@@ -57,12 +57,14 @@ void do_ioctl(fuse_req_t req, fuse_ino_t node, unsigned command, void *argument,
 	(void)argument;
 	(void)data;
 	(void)size;
-	if (flags & FUSE_IOCTL_DIR || command != (unsigned)BYPASS_ASK || out_size < sizeof(out)) {
+	if (command != (unsigned)BYPASS_ASK || out_size < sizeof(out)) {
 		fuse_reply_err(req, ENOTTY);
 		return;
 	}
 	fill(mount, node, &out);
-	if (out.flags & BYPASS_ALLOWED && (open_file_of(info)->flags & O_ACCMODE) != O_RDONLY)
+	/* A program that asks about a directory may write to any file there. */
+	if (out.flags & BYPASS_ALLOWED &&
+	    (flags & FUSE_IOCTL_DIR || (open_file_of(info)->flags & O_ACCMODE) != O_RDONLY))
 		sync_for_others(mount);
 	fuse_reply_ioctl(req, 0, &out, sizeof(out));
 }

@@ -218,6 +218,9 @@ static bool put_shown(struct page *page, const struct open_directory *directory,
 
 	if (place >= directory->batch_from && in_batch < directory->batch_nr)
 		attributes = &directory->batch[in_batch].stat;
+	/* The manager could not tell it just now. A look-up waits. */
+	if (attributes && attributes->nlink == 0)
+		attributes = NULL;
 	return put(page, name_at(directory, place), &type, attributes,
 		   (off_t)(place + NR_DOTS) + 1);
 }

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <ompi/mca/fs/base/base.h>
 #include <ompi/mca/fs/fs.h>
@@ -29,29 +28,17 @@ static bool find_name(const char *text, struct mpiio_name *out)
 	return mpiio_name_parse(text, out) || mpiio_name_find_mounted(text, out);
 }
 
-/* Returns whether the directory of a path in a mount is the one that the library finds under the same name. They have the same time of
- * change, to the nanosecond, only if it is one. If that was changed just now, and the kernel has not heard, the mount is used. */
-static bool is_same_directory(const char *text, const struct mpiio_name *name)
+/* Returns whether the file system of a mount is the one that our cluster has under this name. */
+static bool is_same_system(const struct mpiio_name *name)
 {
-	struct afar_file_stat ours = {.size = sizeof(ours)};
-	char above[AFAR_FILE_PATH_MAX + 1];
 	struct mpiio_system *system;
-	const char *slash;
-	struct stat theirs;
-	int ret;
+	bool is_same;
 
-	slash = strrchr(text, '/');
-	snprintf(above, sizeof(above), "%.*s", (int)(slash ? slash - text + 1 : 1),
-		 slash ? text : ".");
-	if (stat(above, &theirs) || mpiio_system_get(name->system, &system))
+	if (mpiio_system_get(name->system, &system))
 		return false;
-	slash = strrchr(name->path, '/');
-	snprintf(above, sizeof(above), "%.*s", (int)(slash ? slash - name->path + 1 : 0),
-		 name->path);
-	ret = afar_fs_walk(system->fs, NULL, 0, above, 0, 0, &ours);
+	is_same = afar_fs_identity(system->fs) == name->identity;
 	mpiio_system_put(system);
-	return ret == 0 && ours.ino == theirs.st_ino &&
-	       ours.ctime == theirs.st_ctim.tv_sec * 1000000000LL + theirs.st_ctim.tv_nsec;
+	return is_same;
 }
 
 /* Without a communicator a file is to be deleted. */
@@ -69,8 +56,8 @@ static bool is_ours(const struct ompio_file_t *handle)
 		return true;
 	/* All ranks have to choose alike. */
 	if (!has_ranks(handle) || handle->f_rank == ROOT)
-		is_mounted = mpiio_name_find_mounted(handle->f_filename, &name) &&
-			     is_same_directory(handle->f_filename, &name);
+		is_mounted =
+			mpiio_name_find_mounted(handle->f_filename, &name) && is_same_system(&name);
 	if (has_ranks(handle))
 		PMPI_Bcast(&is_mounted, 1, MPI_INT, ROOT, handle->f_comm);
 	return is_mounted;
@@ -120,12 +107,12 @@ static int open_by_path(struct ompio_file_t *handle, const struct mpiio_name *na
 
 	if (ret)
 		return ret;
-	ret = afar_file_open_path(file->system->fs, NULL, 0, name->path, flags, &options,
+	ret = afar_file_open_path(file->system->fs, NULL, name->dir, name->path, flags, &options,
 				  &file->file);
 	if (may_go_without_reading(handle, flags, ret)) {
 		flags = (flags & ~O_ACCMODE) | O_WRONLY;
-		ret = afar_file_open_path(file->system->fs, NULL, 0, name->path, flags, &options,
-					  &file->file);
+		ret = afar_file_open_path(file->system->fs, NULL, name->dir, name->path, flags,
+					  &options, &file->file);
 	}
 	if (ret == 0)
 		ret = afar_fs_stat(file->system->fs, &stat);
@@ -270,27 +257,23 @@ static int file_close(struct ompio_file_t *handle)
 
 static int file_delete(char *filename, struct opal_info_t *info)
 {
-	struct afar_file_stat dir = {.size = sizeof(dir)};
 	struct mpiio_system *system;
 	struct mpiio_name name;
-	char *slash;
+	const char *slash;
+	uint64_t dir;
 	int ret;
 
 	(void)info;
 	if (!find_name(filename, &name))
 		return MPI_ERR_NO_SUCH_FILE;
 	slash = strrchr(name.path, '/');
-	if (!slash)
+	if (!slash && name.dir == 0)
 		return MPI_ERR_BAD_FILE;
 	ret = mpiio_system_get(name.system, &system);
 	if (ret == 0) {
-		char last[AFAR_FILE_PATH_MAX + 1];
-
-		strcpy(last, slash + 1);
-		slash[1] = '\0';
-		ret = afar_fs_walk(system->fs, NULL, 0, name.path, 0, 0, &dir);
+		ret = mpiio_name_directory(system->fs, &name, &dir);
 		if (ret == 0)
-			ret = afar_fs_unlink(system->fs, NULL, dir.ino, last);
+			ret = afar_fs_unlink(system->fs, NULL, dir, slash ? slash + 1 : name.path);
 		mpiio_system_put(system);
 	}
 	if (ret && ret != -ENOENT)

@@ -36,15 +36,18 @@ void mpiio_system_put(struct mpiio_system *system);
 
 struct mpiio_name {
 	char system[AFAR_NAME_MAX + 1];
-	char path[AFAR_FILE_PATH_MAX +
-		  1];	 /* from the root of the file system, with the first '/' */
-	bool is_mounted; /* it was found as a path in a mount */
+	char path[AFAR_FILE_PATH_MAX + 1];
+	uint64_t dir; /* of a path in a mount: it is the file's name there; 0: it begins with '/' */
+	uint64_t identity; /* likewise, of the file system: afar_fs_identity() */
 };
 
+/* Finds the directory that the name is in. Returns 0 or the library's error. */
+int mpiio_name_directory(struct afar_fs *fs, const struct mpiio_name *name, uint64_t *out);
 /* Takes "afar:/FS/PATH", also behind the working directory, as OMPIO has it for files that are deleted when they are closed. Returns
  * whether it is one; one without a path has an empty path. */
 bool mpiio_name_parse(const char *text, struct mpiio_name *out);
-/* Takes a path in a mounted file system. It may be a mount of another cluster's: the caller compares its directory. */
+/* Takes a path in a mounted file system, if the mount lets programs go around it. It may be another cluster's: the caller compares the
+ * identity. */
 bool mpiio_name_find_mounted(const char *text, struct mpiio_name *out);
 
 /* ---- Open files */

@@ -2,17 +2,18 @@
 /* Names of files as MPI programs give them: "afar:/FS/PATH", or paths in a mounted file system. */
 #include "mpiio.h"
 
-#include <ctype.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/vfs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define SCHEME	   "afar:"
-#define MOUNT_TYPE "fuse.afar"
-#define FUSE_MAGIC 0x65735546
+#include "frontends/bypass.h"
+
+#define SCHEME "afar:"
 
 /* Finds what follows the scheme; NULL: there is none. */
 static const char *behind_scheme(const char *text)
@@ -55,89 +56,59 @@ bool mpiio_name_parse(const char *text, struct mpiio_name *out)
 	return true;
 }
 
+int mpiio_name_directory(struct afar_fs *fs, const struct mpiio_name *name, uint64_t *out)
+{
+	struct afar_file_stat stat = {.size = sizeof(stat)};
+	char above[AFAR_FILE_PATH_MAX + 1];
+	const char *slash = strrchr(name->path, '/');
+	int ret = 0;
+
+	*out = name->dir;
+	if (slash) {
+		snprintf(above, sizeof(above), "%.*s", (int)(slash - name->path + 1), name->path);
+		ret = afar_fs_walk(fs, NULL, 0, above, 0, 0, &stat);
+		*out = stat.ino;
+	}
+	return ret;
+}
+
 /* ---- Mounts */
 
-/* Turns the \NNN that the kernel writes for blanks into bytes, in place. */
-static void unescape(char *text)
+/* Asks the mount that a directory is in. Returns whether it is one of ours, and lets programs go around it. */
+static bool ask_mount(const char *directory, struct bypass_answer *out)
 {
-	char *to = text;
+	const int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct stat stat;
+	bool is_allowed;
 
-	for (; *text; text++) {
-		if (text[0] == '\\' && isdigit(text[1]) && isdigit(text[2]) && isdigit(text[3])) {
-			*to++ = (char)((text[1] - '0') * 64 + (text[2] - '0') * 8 + text[3] - '0');
-			text += 3;
-		} else {
-			*to++ = *text;
-		}
-	}
-	*to = '\0';
-}
-
-static bool is_below(const char *path, const char *place)
-{
-	size_t length = strcmp(place, "/") == 0 ? 0 : strlen(place);
-
-	return strncmp(path, place, length) == 0 && (path[length] == '/' || path[length] == '\0');
-}
-
-/* Finds the mount that a path is in. Returns whether it is one of ours; what it mounts into `source`, and how many bytes
- * of the path lead to it. */
-static bool find_mount(const char *path, char source[PATH_MAX], size_t *length)
-{
-	FILE *mounts = fopen("/proc/self/mountinfo", "re");
-	char *line = NULL, *dash;
-	char type[64], at[PATH_MAX], from[PATH_MAX];
-	bool is_ours = false;
-	size_t size = 0;
-
-	*length = 0;
-	while (mounts && getline(&line, &size, mounts) > 0) {
-		dash = strstr(line, " - ");
-		if (!dash || sscanf(dash, " - %63s %4095s", type, from) != 2 ||
-		    sscanf(line, "%*d %*d %*s %*s %4095s", at) != 1)
-			continue;
-		unescape(at);
-		/* Later ones cover earlier ones. */
-		if (!is_below(path, at) || strlen(at) < *length)
-			continue;
-		is_ours = strcmp(type, MOUNT_TYPE) == 0;
-		unescape(from);
-		snprintf(source, PATH_MAX, "%s", from);
-		*length = strlen(at);
-	}
-	free(line);
-	if (mounts)
-		fclose(mounts);
-	return is_ours;
+	if (fd < 0)
+		return false;
+	/* Mounts of FUSE have devices of no driver. Others are not to be asked what they may take for something else. */
+	is_allowed = fstat(fd, &stat) == 0 && major(stat.st_dev) == 0 &&
+		     ioctl(fd, BYPASS_ASK, out) == 0 && out->version == BYPASS_VERSION &&
+		     out->flags & BYPASS_ALLOWED;
+	close(fd);
+	return is_allowed && memchr(out->fs, '\0', sizeof(out->fs)) &&
+	       strlen(out->fs) <= AFAR_NAME_MAX;
 }
 
 bool mpiio_name_find_mounted(const char *text, struct mpiio_name *out)
 {
 	const char *slash = strrchr(text, '/');
 	const char *name = slash ? slash + 1 : text;
-	char above[PATH_MAX], source[PATH_MAX], whole[PATH_MAX + AFAR_FILE_NAME_MAX + 2];
-	struct statfs statfs_of;
-	char *folder;
-	size_t length;
-	bool is_found;
+	char directory[PATH_MAX], link[1];
+	struct bypass_answer answer;
 
-	if (snprintf(above, sizeof(above), "%.*s", (int)(name - text), text) >=
-		    (int)sizeof(above) ||
+	if (snprintf(directory, sizeof(directory), "%.*s", (int)(name - text), text) >=
+		    (int)sizeof(directory) ||
 	    *name == '\0' || strlen(name) > AFAR_FILE_NAME_MAX)
 		return false;
 	/* A symbolic link may lead out of the mount: then the kernel is to follow it. */
-	if (readlink(text, whole, sizeof(whole)) >= 0)
+	if (readlink(text, link, sizeof(link)) >= 0 ||
+	    !ask_mount(*directory ? directory : ".", &answer))
 		return false;
-	if (statfs(*above ? above : ".", &statfs_of) || statfs_of.f_type != FUSE_MAGIC)
-		return false;
-	folder = realpath(*above ? above : ".", NULL);
-	is_found = folder && find_mount(folder, source, &length);
-	if (is_found) {
-		int n = snprintf(whole, sizeof(whole), "%s%s/%s", source, folder + length, name);
-
-		is_found = n > 0 && (size_t)n < sizeof(whole) && split(whole, out);
-		out->is_mounted = true;
-	}
-	free(folder);
-	return is_found;
+	*out = (struct mpiio_name){.dir = answer.ino, .identity = answer.identity};
+	strcpy(out->system, answer.fs);
+	strcpy(out->path, name);
+	return true;
 }

@@ -242,18 +242,15 @@ static int write_ordered_end(struct ompio_file_t *handle, const void *data,
 
 static int make_word(struct afar_fs *fs, const char *filename, struct afar_file **out)
 {
-	struct afar_file_stat dir = {.size = sizeof(dir)};
 	const int64_t none = 0;
 	struct mpiio_name name;
 	ssize_t ret = -ENOENT;
+	uint64_t dir;
 
-	if (mpiio_name_parse(filename, &name) || mpiio_name_find_mounted(filename, &name)) {
-		strrchr(name.path, '/')[1] = '\0';
-		ret = afar_fs_walk(fs, NULL, 0, name.path, 0, 0, &dir);
-	}
+	if (mpiio_name_parse(filename, &name) || mpiio_name_find_mounted(filename, &name))
+		ret = mpiio_name_directory(fs, &name, &dir);
 	if (ret == 0)
-		ret = afar_file_create(fs, NULL, dir.ino, NULL, 0600, O_TMPFILE | O_RDWR, out,
-				       NULL);
+		ret = afar_file_create(fs, NULL, dir, NULL, 0600, O_TMPFILE | O_RDWR, out, NULL);
 	if (ret == 0)
 		ret = afar_file_pwrite(*out, &none, sizeof(none), 0);
 	return ret < 0 ? (int)ret : 0;

@@ -78,9 +78,12 @@ static bool give_inode(const struct fs *fs, const struct session *session,
 static bool give_entries(const struct fs *fs, const struct session *session,
 			 const Afar__FileResult *result)
 {
-	for (size_t i = 0; i < result->n_entries; i++)
-		if (!give_inode(fs, session, result->entries[i]->attributes))
+	for (size_t i = 0; i < result->n_entries; i++) {
+		const Afar__FileAttributes *attributes = result->entries[i]->attributes;
+
+		if (!attributes || attributes->nlink == 0 || !give_inode(fs, session, attributes))
 			return false;
+	}
 	return true;
 }
 
@@ -212,9 +215,12 @@ static int hold(struct fs *fs, const struct who *who, const struct session *sess
 		if (ret == 0 && ask->end->wants_end) {
 			bool is_given;
 
-			ret = end_give(file, session, &is_given);
+			ret = end_give(file, session, !ask->end->asks_to_append, &is_given);
 			result->has_end = is_given;
 		}
+		/* A session that tells does not wait for what others know. */
+		if (ret == 0 && !ask->end->voids_slot && end_check_known(file, session) < 0)
+			return 0;
 		return ret == 0 ? tell(file, session, result) : ret;
 	case AFAR__FILE_HOLD__WHAT_CLOSE:
 		return hold_close(fs, session, ask->close->handle);
@@ -332,13 +338,13 @@ static int set_extended(struct file *file, const struct session *session,
 	return tell(file, session, result);
 }
 
-/* One that grows may go on without telling of each end. */
+/* One that grows again may go on without telling of each end. Most files are written at once, and a slot costs more than it saves them. */
 static int make_slot(struct file *file, const struct session *session, const Afar__FileExtend *ask,
 		     Afar__FileResult *result)
 {
 	const struct inode *inode = file->inode;
 
-	if (!ask->wants_end || inode->spare_from >= inode->spare_to)
+	if (!ask->wants_end || inode->size == 0 || inode->spare_from >= inode->spare_to)
 		return 0;
 	return end_make_slot(file, session, &result->slot);
 }

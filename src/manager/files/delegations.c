@@ -87,7 +87,7 @@ bool delegation_give(struct file *file, const struct session *session)
 	/* Somebody waits to change it: whoever is told now would have to be asked again. */
 	if (file->revoked_until > core_now(fs_core(fs)) ||
 	    file_is_written_elsewhere(file, session->number) || end_is_lost(file) ||
-	    is_full(fs, delegate))
+	    end_is_left(file) || is_full(fs, delegate))
 		return false;
 	return share_add(file, delegate);
 }

@@ -10,10 +10,16 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "manager/connections/live.h"
 #include "manager/files/holds.h"
 #include "manager/files/pool.h"
+#include "manager/files/records.h"
 #include "manager/files/table.h"
 #include "rpc/end_slot.h"
+#include "rpc/manager_features.h"
+
+/* Units that a file system may still have, or no file gets a slot: a file may have all of the last ones. */
+#define ROOM_MIN 1024U
 
 #define GIVEN_NS ((uint64_t)END_GIVEN_MS * 1000000U)
 
@@ -201,7 +207,7 @@ bool end_is_left(struct file *file)
 {
 	const struct fs *fs = file->fs;
 
-	return fs->nr_left != 0 && !fs_is_suspect(fs) && end_may_be_lost(file);
+	return fs_has_left(fs, file->ino) && !fs_is_suspect(fs) && end_may_be_lost(file);
 }
 
 static int fail_unknown(const struct file *file)
@@ -218,7 +224,8 @@ static bool is_others(struct file *file, const struct lost_end *lost, uint64_t s
 {
 	if (file->ender != 0 && file->ender != session)
 		return true;
-	return lost ? lost->session == 0 || lost->session != session : end_is_left(file);
+	return lost ? !lost->is_told && (lost->session == 0 || lost->session != session)
+		    : end_is_left(file);
 }
 
 int end_check_known(struct file *file, const struct session *session)
@@ -235,6 +242,62 @@ int end_check(struct file *file, const struct session *session)
 	return is_others(file, end_find_lost(file->fs, file->ino), session->number)
 		       ? fail_unknown(file)
 		       : 0;
+}
+
+/* ---- Slots */
+
+static bool reads_slots(const struct core *core, const struct layout_home *home)
+{
+	const struct pool *pool = state_pool(core->state, home);
+
+	return pool && pool_is_up(pool) && pool->server->live->features & RPC_SERVER_READS;
+}
+
+bool end_reads_slot(const struct file *file)
+{
+	const struct region *region = volume_region(fs_namespace(file->fs));
+	const struct run *slot = end_slot_of(file);
+	struct layout_piece piece = {0};
+
+	if (slot && region)
+		piece = layout_piece_at(region->layout, slot->pool_unit * FILE_UNIT, FILE_UNIT);
+	return piece.copy &&
+	       reads_slots(fs_core(file->fs), layout_home_of(region->layout, piece.copy));
+}
+
+/* All servers must be able to read slots, because a slot may come to be at any of them. */
+static bool has_readers(const struct fs *fs)
+{
+	const struct namespace *ns = fs_namespace(fs);
+	const struct region *region = ns ? volume_region(ns) : NULL;
+
+	for (uint32_t i = 0; region && i < region->layout->nr_homes; i++)
+		if (!reads_slots(fs_core(fs), &region->layout->homes[i]))
+			return false;
+	return region;
+}
+
+int end_make_slot(struct file *file, const struct session *session, uint64_t *out)
+{
+	struct undo *undo = fs_undo(file->fs);
+	const struct run *slot;
+	size_t mark;
+	int ret;
+
+	*out = 0;
+	if (!fs_core(file->fs)->gives_ends || file_is_shared(file, session) ||
+	    fs_is_suspect(file->fs))
+		return 0;
+	if (!end_slot_of(file) && limits_room(file->fs) >= ROOM_MIN && has_readers(file->fs)) {
+		mark = undo_mark(undo);
+		ret = undo_end(undo, mark, file_take_slot(file));
+		if (ret == -ENOMEM)
+			return ret;
+	}
+	/* Without room for one it goes without, and while its server is away. */
+	slot = end_reads_slot(file) ? end_slot_of(file) : NULL;
+	*out = slot ? slot->pool_unit + 1 : 0;
+	return slot ? end_set_owner(file, session->number) : 0;
 }
 
 /* ---- Giving and taking */
@@ -264,7 +327,7 @@ int end_set_owner(struct file *file, uint64_t session)
 	return ret;
 }
 
-int end_give(struct file *file, const struct session *session, bool *is_given)
+int end_give(struct file *file, const struct session *session, bool may_append, bool *is_given)
 {
 	const uint64_t now = core_now(fs_core(file->fs));
 	int ret = file_load_runs(file);
@@ -272,13 +335,27 @@ int end_give(struct file *file, const struct session *session, bool *is_given)
 	*is_given = false;
 	if (ret < 0 || !fs_core(file->fs)->gives_ends || file_is_shared(file, session) ||
 	    file->end_quiet_until > now || file->recaller != 0 || end_is_lost(file) ||
-	    !end_slot_of(file) || file->slot_owner != session->number)
+	    !end_reads_slot(file) || file->slot_owner != session->number)
 		return ret;
 	*is_given = true;
+	ret = undo_room(fs_undo(file->fs), 1);
+	if (ret < 0)
+		return ret;
+	undo_set(fs_undo(file->fs), file->may_ender_append, may_append);
 	return end_set(file, session->number, now + GIVEN_NS);
 }
 
 int end_take(struct file *file, uint64_t session)
 {
+	struct lost_end *lost = end_find_lost(file->fs, file->ino);
+	int ret = 0;
+
+	/* It is read all the same, but nobody waits for that. */
+	if (lost && !lost->is_tail && lost->session == session)
+		ret = undo_room(fs_undo(file->fs), 1);
+	if (ret < 0)
+		return ret;
+	if (lost && !lost->is_tail && lost->session == session)
+		undo_set(fs_undo(file->fs), lost->is_told, true);
 	return file->ender == session ? end_set(file, 0, 0) : 0;
 }

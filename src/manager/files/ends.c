@@ -23,13 +23,13 @@
 #include "base/log.h"
 #include "manager/connections/live.h"
 #include "manager/connections/outgoing.h"
+#include "manager/files/delegates.h"
 #include "manager/files/holds.h"
 #include "manager/files/names.h"
 #include "manager/files/pool.h"
 #include "manager/files/records.h"
 #include "manager/files/table.h"
 #include "rpc/end_slot.h"
-#include "rpc/manager_features.h"
 
 /* So long nobody has the end of a file for himself that others have asked for. */
 #define QUIET_NS UINT64_C(100000000)
@@ -42,54 +42,7 @@
 #define ASKED_MAX  64U
 #define FAILED_MAX 10U
 
-/* Units that a file system may still have, or no file gets a slot: a file may have all of the last ones. */
-#define ROOM_MIN 1024U
-
 static outgoing_answered answered;
-
-/* ---- Slots */
-
-static bool reads_slots(const struct core *core, const struct layout_home *home)
-{
-	const struct pool *pool = state_pool(core->state, home);
-
-	return pool && pool_is_up(pool) && pool->server->live->features & RPC_SERVER_READS;
-}
-
-/* All servers must be able to read slots, because a slot may come to be at any of them. */
-static bool has_readers(const struct fs *fs)
-{
-	const struct namespace *ns = fs_namespace(fs);
-	const struct region *region = ns ? volume_region(ns) : NULL;
-
-	for (uint32_t i = 0; region && i < region->layout->nr_homes; i++)
-		if (!reads_slots(fs_core(fs), &region->layout->homes[i]))
-			return false;
-	return region;
-}
-
-int end_make_slot(struct file *file, const struct session *session, uint64_t *out)
-{
-	struct undo *undo = fs_undo(file->fs);
-	const struct run *slot;
-	size_t mark;
-	int ret;
-
-	*out = 0;
-	if (!fs_core(file->fs)->gives_ends || file_is_shared(file, session) ||
-	    fs_is_suspect(file->fs))
-		return 0;
-	if (!end_slot_of(file) && limits_room(file->fs) >= ROOM_MIN && has_readers(file->fs)) {
-		mark = undo_mark(undo);
-		ret = undo_end(undo, mark, file_take_slot(file));
-		if (ret == -ENOMEM)
-			return ret;
-	}
-	/* Without room for one it goes without. */
-	slot = end_slot_of(file);
-	*out = slot ? slot->pool_unit + 1 : 0;
-	return slot ? end_set_owner(file, session->number) : 0;
-}
 
 /* ---- Reading slots */
 
@@ -199,11 +152,36 @@ static void take_due(struct lost_ends *ends, uint64_t now)
 	}
 }
 
+static bool ask_ender(void *argument, void *row)
+{
+	struct file *file = row;
+
+	(void)argument;
+	if (file->ender != 0)
+		end_ask(file);
+	return true;
+}
+
+/* A server has gone, perhaps with slots. Sessions tell what only those knew, so that no end hangs by one thread. */
+static void ask_after_loss(struct fs *fs)
+{
+	const uint64_t nr_down = fs_core(fs)->nr_down;
+
+	if (fs->lost_ends.nr_down == nr_down)
+		return;
+	fs->lost_ends.nr_down = nr_down;
+	if (fs->nr_enders == 0)
+		return;
+	tree_walk(fs->files_by_ino, ask_ender, NULL);
+	questions_send(fs);
+}
+
 void ends_drive(struct fs *fs)
 {
 	struct lost_ends *ends = &fs->lost_ends;
 	struct lost_end *lost, *next;
 
+	ask_after_loss(fs);
 	if (!ends->by_ino)
 		return;
 	lost_ends_sort(fs);
@@ -268,14 +246,14 @@ static int take_end(struct file *file, const uint8_t *bytes, size_t length)
 	return 0;
 }
 
-/* Its session may append what it has begun. So nobody else does until it has said that it does not. */
+/* Its session may go on with what it has begun. So nobody else appends until it has said that it does not. */
 static int keep_others_out(struct file *file, uint64_t session)
 {
 	const struct hold *hold;
 
 	cds_list_for_each_entry (hold, &file->holds, node)
 		if (hold->session == session && (hold->access & W_OK))
-			return file->appender == 0 ? hold_force_appender(file, session) : 0;
+			return hold_set_silent(file, session);
 	return 0;
 }
 
@@ -313,7 +291,7 @@ static int begin_tail(struct lost_end *lost, const struct file *file)
 {
 	struct undo *undo = fs_undo(file->fs);
 	uint64_t offset, length = end_tail_of(file, &offset);
-	int ret = length != 0 ? undo_room(undo, 6) : 0;
+	int ret = length != 0 ? undo_room(undo, 7) : 0;
 
 	if (length == 0 || ret < 0)
 		return ret;
@@ -321,6 +299,7 @@ static int begin_tail(struct lost_end *lost, const struct file *file)
 	undo_set(undo, lost->length, length);
 	undo_set(undo, lost->is_tail, true);
 	undo_set(undo, lost->session, 0);
+	undo_set(undo, lost->is_told, false);
 	undo_set(undo, lost->layout, file->inode->layout);
 	undo_set(undo, lost->retry_at, 0);
 	return 1;
@@ -478,7 +457,8 @@ static void wait_for(struct looking *looking, uint64_t ino, bool is_change)
 	if (!file || await_ender(looking, file))
 		return;
 	lost = end_find_lost(looking->fs, ino);
-	if (lost ? lost->session != looking->event->session && (is_change || !lost->is_tail)
+	if (lost ? !lost->is_told && lost->session != looking->event->session &&
+			    (is_change || !lost->is_tail)
 		 : end_is_left(file))
 		wait_until(looking, looking->longest);
 }

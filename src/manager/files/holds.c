@@ -173,24 +173,42 @@ static int set_appender(struct file *file, uint64_t session, uint64_t since, uin
 	return 0;
 }
 
-int hold_force_appender(struct file *file, uint64_t session)
+int hold_set_silent(struct file *file, uint64_t session)
 {
 	struct undo *undo = fs_core(file->fs)->undo;
-	int ret = set_appender(file, session, 0, 0);
+	int ret = undo_room(undo, 2);
 
+	if (ret < 0)
+		return ret;
+	mark(file, session);
+	undo_set(undo, file->silent_ender, session);
+	/* It may be the appender already, for a time only. */
+	if (!file->may_ender_append || (file->appender != 0 && file->appender_until == 0))
+		return 0;
+	ret = set_appender(file, session, 0, 0);
 	if (ret == 0)
 		ret = undo_room(undo, 1);
 	if (ret == 0)
-		undo_set(undo, file->is_appender_forced, session != 0);
+		undo_set(undo, file->is_appender_forced, true);
 	return ret;
+}
+
+static int end_silence(struct file *file, uint64_t session)
+{
+	struct undo *undo = fs_core(file->fs)->undo;
+	int ret = file->silent_ender == session ? undo_room(undo, 1) : 0;
+
+	if (ret < 0 || file->silent_ender != session)
+		return ret;
+	undo_set(undo, file->silent_ender, 0);
+	return file->is_appender_forced && file->appender == session ? set_appender(file, 0, 0, 0)
+								     : 0;
 }
 
 int hold_give_end(struct file *file, uint64_t session)
 {
-	int ret = 0;
+	int ret = end_silence(file, session);
 
-	if (file->is_appender_forced && file->appender == session)
-		ret = hold_force_appender(file, 0);
 	return ret == 0 ? end_take(file, session) : ret;
 }
 
@@ -272,13 +290,16 @@ static int end_unheld(struct file *file)
 static int leave_end(struct file *file, uint64_t session, bool has_left)
 {
 	bool was_owner = file->slot_owner == session;
+	bool was_ender = file->ender == session || file->silent_ender == session;
 	int ret = 0;
 
 	if (holds_to_write(file, session))
 		return 0;
 	if (was_owner)
 		ret = end_set_owner(file, 0);
-	if (ret == 0 && file->ender == session)
+	if (ret == 0)
+		ret = end_silence(file, session);
+	if (ret == 0 && was_ender)
 		return end_lose(file);
 	return ret == 0 && was_owner && has_left ? end_clear_tail(file) : ret;
 }
@@ -300,7 +321,7 @@ static int drop(struct hold *hold, bool has_left)
 	undo_gone(undo, hold, free);
 	if (file->recaller == hold->session && !holds(file, hold->session))
 		recall_end(file);
-	if (file->appender == hold->session && !holds(file, hold->session)) {
+	if (file->appender == hold->session && !holds_to_write(file, hold->session)) {
 		ret = set_appender(file, 0, 0, 0);
 		if (ret != 0)
 			return ret;
@@ -432,15 +453,16 @@ bool hold_has_told(const struct file *file, uint64_t session, uint64_t number)
 }
 
 /* A slot does not count under another layout. The new one is committed, because sessions claim ends of layouts that are known. */
-static int void_slot(struct file *file, uint64_t end)
+static int void_slot(struct file *file, const Afar__FileEnd *ask)
 {
 	struct inode *inode = file_edit(file);
 
 	if (!inode)
 		return error_code(-ENOMEM);
-	if (end > inode->size && end <= FILE_SIZE_MAX)
-		inode->size = end;
-	inode_touch(inode);
+	if (ask->end > inode->size && ask->end <= FILE_SIZE_MAX)
+		inode->size = ask->end;
+	if (!ask->keeps_times)
+		inode_touch(inode);
 	inode->layout++;
 	file_put(file);
 	return 0;
@@ -473,7 +495,7 @@ int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *
 				  "meanwhile; write again",
 				  (unsigned long long)ask->ino);
 	if (ask->voids_slot)
-		return void_slot(*out, ask->end);
+		return void_slot(*out, ask);
 	if (ask->keeps_times && ask->end <= (*out)->inode->size)
 		return 0;
 	inode = file_edit(*out);
@@ -481,7 +503,8 @@ int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *
 		return error_code(-ENOMEM);
 	if (ask->end > inode->size && ask->end <= FILE_SIZE_MAX)
 		inode->size = ask->end;
-	inode_touch(inode);
+	if (!ask->keeps_times)
+		inode_touch(inode);
 	ret = note_told(*out, session->number, ask->number);
 	return ret < 0 ? ret : file_set_dirty(*out);
 }
@@ -503,7 +526,9 @@ static int reclaim_one(struct fs *fs, const struct session *session, const Afar_
 	/* Its end covers what the slot says. */
 	if (ret == 0 && (ask->accesses[i] & W_OK) && (ask->accesses[i] & FILE_HAS_SLOT))
 		ret = end_set_owner(file, session->number);
-	/* The end that it reclaims covers what it was appending, and others go on behind that. */
+	/* The end that it reclaims covers what it was appending, and all that its slot says. */
+	if (ret == 0)
+		ret = end_silence(file, session->number);
 	if (ret == 0 && file->appender == session->number)
 		ret = set_appender(file, 0, 0, 0);
 	if (ret < 0 || ask->ends[i] <= file->inode->size || ask->ends[i] > FILE_SIZE_MAX)

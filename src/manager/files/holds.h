@@ -31,8 +31,8 @@ bool file_is_written_elsewhere(const struct file *file, uint64_t session);
 /* Returns a number of the time in which no other session has the file open to write. It is never another time's. 0: one has. */
 uint64_t hold_alone(struct file *file, uint64_t session);
 
-/* Nobody but the session appends, though it has not asked for that; 0: that is over. */
-int hold_force_appender(struct file *file, uint64_t session);
+/* The slot was read, because its session says nothing: it may write there yet. Nobody else appends if that one may. 0: that is over. */
+int hold_set_silent(struct file *file, uint64_t session);
 /* The session has told where the file ends, and does not have that for itself any more. */
 int hold_give_end(struct file *file, uint64_t session);
 
@@ -48,6 +48,7 @@ struct lost_end {
 	uint64_t number;	 /* never the same again */
 	uint64_t offset, length; /* what is read, or zeroed, of the pool: bytes */
 	bool is_tail; /* the slot has been read, and the rest of the last unit is zeroed. Taken back, as the next */
+	bool is_told;	    /* its session has told it since. Taken back, too */
 	bool is_settled;    /* it is not lost any more */
 	unsigned nr_failed; /* so often its server could not read it */
 	uint64_t retry_at;
@@ -74,8 +75,12 @@ void lost_ends_init(struct fs *fs);
 void lost_ends_free(struct fs *fs);
 /* Notes that the session was given the slot, or nobody has it any more: 0. -ENOMEM. */
 int end_set_owner(struct file *file, uint64_t session);
+/* Returns whether the file has a slot, at a server that is there and reads it. The runs are there. */
+bool end_reads_slot(const struct file *file);
+/* Gives a file a slot, if the session may have the end for itself. `out`: its unit of the pool, and 1; 0: it has none. -ENOMEM. */
+int end_make_slot(struct file *file, const struct session *session, uint64_t *out);
 /* Gives the session the end of a file, if it may have that. */
-int end_give(struct file *file, const struct session *session, bool *is_given);
+int end_give(struct file *file, const struct session *session, bool may_append, bool *is_given);
 /* Takes it from the session, if it has it, because that one has told where it is. */
 int end_take(struct file *file, uint64_t session);
 /* The session that had the end is gone, or not known: the end is read from the slot, if there is one. */
@@ -92,8 +97,6 @@ int end_check(struct file *file, const struct session *session);
 
 /* ---- ends.c */
 
-/* Gives a file a slot, if the session may have the end for itself. `out`: its unit of the pool, and 1; 0: it has none. -ENOMEM. */
-int end_make_slot(struct file *file, const struct session *session, uint64_t *out);
 /* Until when a call waits for ends. Asks for them. */
 uint64_t ends_wait(struct core *core, struct event *event, struct fs *fs);
 /* Reads from slots, between batches; ends, in one, what cannot be read any more. */

@@ -583,6 +583,9 @@ static int cut(struct file *file, uint64_t from, uint64_t to)
 	const struct units units = {from, to};
 	int ret = cut_list(file, &units, 1);
 
+	/* With the slot. Whoever cuts it has told the end. */
+	if (ret == 0 && to == UINT64_MAX && file->ender != 0)
+		ret = end_set(file, 0, 0);
 	return ret == 0 && from == 0 ? count_around(file, 0, file->inode->nr_behind) : ret;
 }
 
@@ -647,7 +650,7 @@ int file_trim_closed(struct file *file)
 
 	/* After a restart others may have it open, and have still to tell. */
 	if (!inode || inode->nlink == 0 || file->fs->nr_unreclaimed != 0 ||
-	    fs_namespace(file->fs)->is_suspect || end_is_lost(file))
+	    fs_namespace(file->fs)->is_suspect || end_is_lost(file) || end_is_left(file))
 		return 0;
 	ret = file_note_ahead(file, false);
 	if (ret == 0 && inode->nr_units != 0)

@@ -73,7 +73,9 @@ static int take_run(void *argument, uint64_t ino, const struct run *run)
 {
 	struct listing *listing = argument;
 	bool is_wanted = listing->nr_told ? ino >= listing->after : ino > listing->after;
-	uint64_t nr_units = is_wanted ? count_lost(listing->layout, run) : 0;
+	/* The slot is no part of the file. */
+	uint64_t nr_units =
+		is_wanted && run->unit < FILE_SLOT_UNIT ? count_lost(listing->layout, run) : 0;
 	struct lost_file *last =
 		listing->nr_files != 0 ? &listing->files[listing->nr_files - 1] : NULL;
 
@@ -343,6 +345,8 @@ static int count_run(void *argument, uint64_t ino, const struct run *run)
 	nr = count_units(counting, run, &bytes);
 	counted->ino = ino;
 	counted->unit = run->unit + nr - 1;
+	if (run->unit >= FILE_SLOT_UNIT)
+		return 0;
 	counted->bytes += bytes;
 	if (bytes != 0 && counted->counted != ino) {
 		counted->nr_files++;

@@ -38,6 +38,8 @@ void record_put_system(const struct fs *fs);
 void record_delete_system(const struct fs *fs);
 /* Reads all of a file system but its inodes. */
 int record_load_system(struct fs *fs);
+/* Returns whether the inode was open when the manager ended, perhaps, and that has not been looked at yet. */
+bool fs_has_left(const struct fs *fs, uint64_t ino);
 /* Visit all that is stored of a kind, as of the last commit. `inode` is the visitor's to free. */
 int record_range_inodes(struct fs *fs,
 			int (*visit)(void *argument, uint64_t ino, struct inode *inode),

@@ -156,6 +156,19 @@ static int take_scrub(void *argument, struct meta_bytes key, struct meta_bytes v
 	return scrub ? 0 : error_code(-ENOMEM);
 }
 
+static int compare_numbers(const void *left, const void *right)
+{
+	const uint64_t *a = left, *b = right;
+
+	return (*a > *b) - (*a < *b);
+}
+
+bool fs_has_left(const struct fs *fs, uint64_t ino)
+{
+	return fs->nr_left != 0 &&
+	       bsearch(&ino, fs->left, fs->nr_left, sizeof(*fs->left), compare_numbers);
+}
+
 /* Takes the number of a file without a name, or with room ahead. */
 static int take_left(void *argument, struct meta_bytes key, struct meta_bytes value)
 {
@@ -188,6 +201,8 @@ int record_load_system(struct fs *fs)
 	if (ret == 0)
 		ret = store_range(store, STORE_KEY(RECORD_AHEAD, fs->number), first, SIZE_MAX,
 				  take_left, fs);
+	if (ret == 0 && fs->nr_left != 0)
+		qsort(fs->left, fs->nr_left, sizeof(*fs->left), compare_numbers);
 	return ret;
 }
 

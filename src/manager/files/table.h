@@ -93,7 +93,11 @@ struct file {
 	bool is_appender_forced; /* it did not ask for that: ends.c */
 	/* The session that need not tell where it ends, and until when; 0: none. Nobody else becomes that before `end_quiet_until`. */
 	uint64_t ender, ender_until;
-	bool is_ender_asked; /* for the end that it has */
+	bool is_ender_asked;   /* for the end that it has */
+	bool may_ender_append; /* without asking for that */
+	/* The session that was the ender when its slot was read, and has not answered since; 0: there is none. If its machine slept, it may
+	 * still write there. */
+	uint64_t silent_ender;
 	uint64_t end_quiet_until;
 	uint64_t
 		slot_owner; /* the session that was given its slot, and has it open to write; 0: none. In memory alone */
@@ -177,6 +181,7 @@ struct lost_ends {
 	 * be had any more. `told`: that counts when the batch is committed. */
 	struct cds_list_head fresh, later, over, told;
 	unsigned nr_asked;
+	uint64_t nr_down; /* of the core, when sessions were last asked to tell their ends */
 };
 
 struct fs {
@@ -227,7 +232,7 @@ struct fs {
 	/* Inodes that the operation under way has edited, for its result. */
 	struct file *edited[FS_EDITED_MAX];
 	size_t nr_edited;
-	/* Unlinked files, and those with room ahead, that somebody may have open, when that is not known yet. */
+	/* Unlinked files, and those with room ahead, that somebody may have open, when that is not known yet. They ascend. */
 	uint64_t *left;
 	size_t nr_left;
 };

@@ -257,6 +257,7 @@ static void forget_sent(struct core *core, struct live_server *live)
 
 void server_down(struct core *core, struct live_server *live)
 {
+	core->nr_down++;
 	live->peer = NULL;
 	live->down_at = core_now(core);
 	live->retry_at = 0;

@@ -16,6 +16,7 @@ void flash_store_down(struct core *core, struct flash_store *store)
 {
 	if (!store->is_up)
 		return;
+	core->nr_down++;
 	store->is_up = false;
 	store->is_leaving = false;
 	store->down_at = core_now(core);

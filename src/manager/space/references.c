@@ -99,6 +99,20 @@ int region_find(const struct core *core, const struct session *session, const ch
 	return 0;
 }
 
+int region_of_job(const struct core *core, const struct job *job, const char *asked,
+		  struct region **out)
+{
+	*out = state_region(core->state, job->region);
+	if (!*out || (*out)->is_freed)
+		return error_fail(-AFAR_EFREED, "%s a region: it was freed meanwhile", asked);
+	if ((*out)->is_lost)
+		return error_fail(-AFAR_ELOST,
+				  "%s the region at 0x%llx: a part of it is lost; free it and make "
+				  "it anew",
+				  asked, (unsigned long long)(*out)->address);
+	return 0;
+}
+
 static int find_reference(const struct session *session, const char *asked,
 			  const struct region *region, struct reference **out)
 {

@@ -5,12 +5,17 @@
 
 #include "manager/core_private.h"
 
+struct job;
+
 core_operation region_close;
 
 /* Finds a region by its generation, which a client may have from long ago. -ENOENT, -AFAR_EFREED
  * with a sentence; a region in whose namespace the session has no right is one that was freed. */
 int region_find(const struct core *core, const struct session *session, const char *asked,
 		uint64_t ns_number, uint64_t address, uint64_t generation, struct region **out);
+/* Finds the region that a job changes, as it is now. -AFAR_EFREED, -AFAR_ELOST with a sentence. */
+int region_of_job(const struct core *core, const struct job *job, const char *asked,
+		  struct region **out);
 /* Finds the reference of a session that has the region open, else -EINVAL with a sentence. */
 int region_find_reference(const struct session *session, const char *asked,
 			  const struct region *region, struct reference **out);

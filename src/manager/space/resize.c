@@ -56,20 +56,6 @@ static Afar__Request *make_request(const struct job *job)
 	return request;
 }
 
-/* The region as it is now, if it can still be cut. */
-static int find_region(const struct core *core, const struct job *job, struct region **out)
-{
-	*out = state_region(core->state, job->region);
-	if (!*out || (*out)->is_freed)
-		return error_fail(-AFAR_EFREED, "resize a region: it was freed meanwhile");
-	if ((*out)->is_lost)
-		return error_fail(-AFAR_ELOST,
-				  "resize the region at 0x%llx: a part of it is lost; free it and "
-				  "make it anew",
-				  (unsigned long long)(*out)->address);
-	return 0;
-}
-
 static int unreachable(const struct core *core, const struct region *region,
 		       const struct layout_home *home)
 {
@@ -113,7 +99,7 @@ static int ask(struct core *core, struct job *job)
 {
 	const struct layout *layout;
 	struct region *region;
-	int ret = find_region(core, job, &region);
+	int ret = region_of_job(core, job, "resize", &region);
 
 	if (ret == 0)
 		ret = check_homes(core, region);
@@ -206,7 +192,7 @@ static bool have_all_answered(const struct core *core, const struct job *job,
 static int settle(struct core *core, struct job *job)
 {
 	struct region *region;
-	int ret = find_region(core, job, &region);
+	int ret = region_of_job(core, job, "resize", &region);
 
 	if (ret == 0 && !have_all_answered(core, job, region->layout))
 		return JOB_ASK;

@@ -145,20 +145,6 @@ static int ask_copy(struct core *core, struct seal *seal)
 
 /* ---- Steps */
 
-/* The region as it is now, if it can still be sealed. */
-static int find_region(const struct core *core, const struct seal *seal, struct region **out)
-{
-	*out = state_region(core->state, seal->job.region);
-	if (!*out || (*out)->is_freed)
-		return error_fail(-AFAR_EFREED, "seal a region: it was freed meanwhile");
-	if ((*out)->is_lost)
-		return error_fail(-AFAR_ELOST,
-				  "seal the region at 0x%llx: a server that held part of it has "
-				  "restarted; free it and make it anew",
-				  (unsigned long long)(*out)->address);
-	return 0;
-}
-
 static uint64_t lacking(const struct seal_plan *plan)
 {
 	uint64_t bytes = 0;
@@ -217,7 +203,7 @@ static int ask(struct core *core, struct job *job)
 {
 	struct seal *seal = seal_of(job);
 	struct region *region;
-	int ret = find_region(core, seal, &region);
+	int ret = region_of_job(core, job, "seal", &region);
 
 	if (ret < 0)
 		return ret;
@@ -249,7 +235,7 @@ static int finish(struct core *core, struct seal *seal)
 {
 	struct region *region;
 	struct layout *layout;
-	int ret = find_region(core, seal, &region);
+	int ret = region_of_job(core, &seal->job, "seal", &region);
 
 	if (ret == 0)
 		ret = seal_plan_layout(core, &seal->plan, region->stripe_bytes, &layout);

@@ -199,7 +199,7 @@ static void offer_paths(const struct completion *completion)
 	if (afar_fs_open(completion->cli->session, path.fs, &options, &fs))
 		return;
 	if (files_walk(fs, &path, 0, &stat) == 0)
-		files_list(fs, stat.ino, offer_entry, &folder);
+		files_list(fs, stat.ino, false, offer_entry, &folder);
 	afar_fs_close(fs);
 }
 

@@ -184,7 +184,7 @@ static int list(struct tree_entry *entry, struct tree_dir *dir, struct pool_work
 	if (ret)
 		return ret;
 	dir->ino = entry->stat.ino;
-	ret = files_list(dir->fs, dir->ino, add, &listing);
+	ret = files_list(dir->fs, dir->ino, true, add, &listing);
 	return ret ? tree_fail(dir->tree, "list", dir->source, ret) : 0;
 }
 

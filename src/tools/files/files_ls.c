@@ -213,7 +213,7 @@ static int list_one(struct ls *ls, struct afar_fs *fs, const char *path, uint64_
 		puts(":");
 	}
 	ls->is_first = false;
-	ret = files_list(fs, dir, show_entry, &listing);
+	ret = files_list(fs, dir, ls->is_long || ls->json, show_entry, &listing);
 	return ret ? files_fail("list", path, ret) : 0;
 }
 

@@ -27,7 +27,6 @@ static int add(const struct afar_dirent *found, void *context)
 	if (!entry)
 		return -ENOMEM;
 	entry->stat = found->stat;
-	entry->stat.bytes = 0;
 	tree_add(entry, listing->worker);
 	return 0;
 }
@@ -38,7 +37,7 @@ static int list(struct tree_entry *entry, struct tree_dir *dir, struct pool_work
 	int ret;
 
 	dir->ino = entry->stat.ino;
-	ret = files_list(dir->fs, dir->ino, add, &listing);
+	ret = files_list(dir->fs, dir->ino, false, add, &listing);
 	return ret ? tree_fail(dir->tree, "list", dir->source, ret) : 0;
 }
 

@@ -7,8 +7,38 @@
 #include <string.h>
 #include <sys/stat.h>
 
-int files_list(struct afar_fs *fs, uint64_t dir, files_list_entry *entry, void *context)
+struct listing {
+	struct afar_fs *fs;
+	bool with_attributes;
+	files_list_entry *entry;
+	void *context;
+	int missing; /* why attributes of an entry were not to be had; 0: all were */
+};
+
+/* Has the attributes of an entry that came without. The call waits for them, so after one that failed no other is asked for. */
+static int complete(struct listing *listing, struct afar_dirent *entry)
 {
+	int ret = listing->missing;
+
+	if (!ret)
+		ret = afar_fs_getattr(listing->fs, entry->stat.ino, &entry->stat);
+	/* It has been removed meanwhile. */
+	if (ret && ret != -ESTALE)
+		listing->missing = ret;
+	return ret;
+}
+
+static int give(struct listing *listing, struct afar_dirent *entry)
+{
+	if (listing->with_attributes && entry->stat.nlink == 0 && complete(listing, entry))
+		return 0;
+	return listing->entry(entry, listing->context);
+}
+
+int files_list(struct afar_fs *fs, uint64_t dir, bool with_attributes, files_list_entry *entry,
+	       void *context)
+{
+	struct listing listing = {fs, with_attributes, entry, context, 0};
 	struct afar_dirent *entries = calloc(FILES_LIST_MAX, sizeof(*entries));
 	char after[AFAR_FILE_NAME_MAX + 1] = "";
 	int n, ret = 0;
@@ -17,15 +47,17 @@ int files_list(struct afar_fs *fs, uint64_t dir, files_list_entry *entry, void *
 		return -ENOMEM;
 	do {
 		entries[0].size = sizeof(entries[0]);
-		n = afar_fs_readdir(fs, NULL, dir, *after ? after : NULL, true, entries,
+		n = afar_fs_readdir(fs, NULL, dir, *after ? after : NULL, with_attributes, entries,
 				    FILES_LIST_MAX);
 		for (int i = 0; i < n && !ret; i++)
-			ret = entry(&entries[i], context);
+			ret = give(&listing, &entries[i]);
 		if (n > 0)
 			memcpy(after, entries[n - 1].name, sizeof(after));
 	} while (n > 0 && !ret);
 	free(entries);
-	return n < 0 ? n : ret;
+	if (n < 0 || ret)
+		return n < 0 ? n : ret;
+	return listing.missing;
 }
 
 /* The subdirectories of one directory, which are visited once it has been listed. */
@@ -83,7 +115,7 @@ static int visit(struct files_walker *walker, struct afar_fs *fs, const char *pa
 	status = walker->enter ? walker->enter(walker, path) : 0;
 	if (status)
 		return status;
-	ret = files_list(fs, dir, take_entry, &level);
+	ret = files_list(fs, dir, true, take_entry, &level);
 	status = ret ? files_fail(walker->what, path, ret) : 0;
 	if (!level.status)
 		level.status = status;

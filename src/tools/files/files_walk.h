@@ -24,8 +24,10 @@ struct files_walker {
 int files_walk_tree(struct files_walker *walker, const char *text, bool follows);
 
 /* Lists a directory to its end. Calls `entry` until it returns something else than 0. Returns 0, what that
- * returned, or the library's error. */
+ * returned, or the library's error. Without attributes an entry has the inode and the type. If the manager cannot tell an entry's
+ * attributes, that one is left out: the listing goes on, and ends with the error. */
 typedef int files_list_entry(const struct afar_dirent *entry, void *context);
-int files_list(struct afar_fs *fs, uint64_t dir, files_list_entry *entry, void *context);
+int files_list(struct afar_fs *fs, uint64_t dir, bool with_attributes, files_list_entry *entry,
+	       void *context);
 
 #endif

@@ -131,7 +131,7 @@ static int setup(void **state)
 	pthread_cond_init(&inode.gate_changed, NULL);
 	CDS_INIT_LIST_HEAD(&inode.targets);
 	assert_int_equal(file_map_add(&inode.map, runs, 3), 0);
-	inode.ends = (struct file_ends){.slot = SLOT + 1, .until = CLOCK_NEVER};
+	inode.ends = (struct file_ends){.slot = SLOT + 1, .until = CLOCK_NEVER, .may_append = true};
 	answer_hold = take_end;
 	memset(&manager, 0, sizeof(manager));
 	nr_transfers = 0;
@@ -202,6 +202,33 @@ static void tells_before_others_append(void **state)
 	assert_int_equal(manager.last.end, 1);
 	assert_true(manager.was_appending);
 	assert_false(inode.ends.is_appending);
+}
+
+static bool begins_append(void)
+{
+	bool begins;
+
+	pthread_mutex_lock(&inode.lock);
+	begins = end_begin_append(&inode);
+	inode.ends.is_appending = false;
+	pthread_mutex_unlock(&inode.lock);
+	return begins;
+}
+
+/* The manager knows that we append before we do so unasked: if we go silent, it keeps others from it. */
+static void appends_when_the_manager_knows(void **state)
+{
+	(void)state;
+	manager.gives_end = true;
+	inode.ends.until = 0;
+	assert_int_equal(inode_tell_end(&inode, 10, LAYOUT), 0);
+	assert_true(manager.last.asks_to_append);
+	assert_true(inode.ends.until != 0);
+	assert_false(begins_append());
+	inode.ends.until = 0;
+	assert_int_equal(inode_tell_end(&inode, 20, LAYOUT), 0);
+	assert_false(manager.last.asks_to_append);
+	assert_true(begins_append());
 }
 
 /* If we and the manager end at once, the slot alone says what it was told. */
@@ -290,6 +317,7 @@ TEST_GROUP(file_ends)
 	const struct CMUnitTest tests[] = {
 		ENDS_TEST(tells_nobody),
 		ENDS_TEST(tells_before_others_append),
+		ENDS_TEST(appends_when_the_manager_knows),
 		ENDS_TEST(leaves_in_the_slot_what_was_told),
 		ENDS_TEST(voids_a_slot_that_failed),
 		ENDS_TEST(voids_it_with_the_end),

@@ -23,159 +23,28 @@
 #include "fabric/sums.h"
 #include "lib/base/transport.h"
 #include "lib/fabric/fabric_fixture.h"
+#include "lib/fabric/paged_store.h"
 #include "unit/group.h"
 
-#define PAGED_BYTES (4 * MIB)
-#define NR_PAGES    512U /* transfers of one test */
-#define MINE	    (2 * MIB)
-#define WORD	    64U
-#define LONG	    (200U << 10)
-#define BLOCK	    CHECKSUM_BLOCK
-
-/* ---- A pager */
-
-struct page {
-	struct fabric_paged *paged; /* NULL: it has left */
-	struct fabric_paged copy;   /* of it, when it was taken */
-	uint8_t *memory;	    /* NULL: given back */
-	uint32_t sums[DRIVEN_SUMS_MAX];
-	bool is_lent, has_begun, has_ended;
-};
+#define MINE  (2 * MIB)
+#define WORD  64U
+#define LONG  (200U << 10)
+#define BLOCK CHECKSUM_BLOCK
 
 struct world {
 	struct fabric *fabrics[2]; /* ours, theirs */
 	struct fabric_queue *queues[2];
 	struct fabric_listener *listener;
-	struct fabric_pager pager;
-	struct fabric_memory paged, read_only, memory;
-	uint8_t *mine;	/* MINE bytes, lent */
-	uint8_t *store; /* PAGED_BYTES that the pager keeps */
-	uint8_t *arena; /* so many, lent; NULL: the pager's memory is its own */
-	struct page *pages;
-	unsigned nr_pages, nr_left, nr_refused;
-	uint64_t room;	   /* bytes that may be taken */
-	int take_status;   /* of transfers that are to be taken */
-	bool is_waiting;   /* transfers end when the test says so; else when they begin, … */
-	int prompt_status; /* … with this */
-	uint32_t lie;	   /* of the first block's sum */
+	struct fabric_memory memory;
+	uint8_t *mine; /* MINE bytes, lent */
+	struct paged_store store;
 };
-
-static struct world *world_of(struct fabric_pager *pager)
-{
-	return caa_container_of(pager, struct world, pager);
-}
-
-static int take(struct fabric_pager *pager, struct fabric_paged *paged)
-{
-	struct world *world = world_of(pager);
-	struct page *page = &world->pages[world->nr_pages];
-
-	assert_in_range(paged->length, 1, FABRIC_PAGED_MAX);
-	assert_true(paged->offset <= PAGED_BYTES && paged->length <= PAGED_BYTES - paged->offset);
-	assert_true(paged->is_moved_in_place);
-	if (world->take_status != 0 || paged->length > world->room) {
-		world->nr_refused++;
-		return world->take_status != 0 ? world->take_status : -EAGAIN;
-	}
-	assert_true(world->nr_pages < NR_PAGES);
-	world->nr_pages++;
-	world->room -= paged->length;
-	page->is_lent = world->arena;
-	page->memory = world->arena ? world->arena + paged->offset : allocate(paged->length);
-	page->paged = paged;
-	page->copy = *paged;
-	paged->addr = page->memory;
-	paged->sums = page->sums;
-	paged->taken = page;
-	return 0;
-}
-
-static void give_back(struct world *world, struct page *page)
-{
-	if (!page->is_lent)
-		free(page->memory);
-	page->memory = NULL;
-	world->room += page->copy.length;
-}
-
-static void make_sums(uint8_t *bytes, uint64_t length, uint32_t *sums)
-{
-	const struct iovec iov = {bytes, length};
-
-	fabric_sums_make(&iov, length, sums);
-}
-
-/* The device keeps what has come, or brings what is kept. */
-static int use_store(struct world *world, struct page *page)
-{
-	uint8_t *stored = world->store + page->copy.offset;
-	uint32_t sums[DRIVEN_SUMS_MAX];
-
-	if (!page->copy.is_write) {
-		memcpy(page->memory, stored, page->copy.length);
-		make_sums(stored, page->copy.length, page->sums);
-		page->sums[0] ^= world->lie;
-		return 0;
-	}
-	make_sums(page->memory, page->copy.length, sums);
-	if (page->copy.is_checked &&
-	    memcmp(sums, page->sums, driven_nr_sums(page->copy.length) * sizeof(*sums)) != 0)
-		return -EBADMSG;
-	memcpy(stored, page->memory, page->copy.length);
-	return 0;
-}
-
-/* The device is done with a transfer. */
-static void end_page(struct world *world, unsigned index, int status)
-{
-	struct page *page = &world->pages[index];
-
-	assert_true(index < world->nr_pages && page->has_begun && !page->has_ended);
-	page->has_ended = true;
-	if (status == 0)
-		status = use_store(world, page);
-	if (page->paged)
-		fabric_paged_ended(page->paged, status);
-	else
-		give_back(world, page);
-}
-
-static void begin(struct fabric_pager *pager, struct fabric_paged *paged)
-{
-	struct world *world = world_of(pager);
-	struct page *page = paged->taken;
-
-	assert_ptr_equal(page->paged, paged);
-	assert_false(page->has_begun);
-	page->has_begun = true;
-	if (!world->is_waiting)
-		end_page(world, (unsigned)(page - world->pages), world->prompt_status);
-}
-
-static void leave(struct fabric_pager *pager, struct fabric_paged *paged)
-{
-	struct world *world = world_of(pager);
-	struct page *page = paged->taken;
-
-	assert_ptr_equal(page->paged, paged); /* it leaves once */
-	page->paged = NULL;
-	world->nr_left++;
-	if (!page->has_begun || page->has_ended)
-		give_back(world, page);
-}
 
 /* ---- The world */
 
 static const char *below(void)
 {
 	return is_on_verbs() ? "verbs" : "tcp";
-}
-
-static void register_paged(struct world *world, unsigned access, struct fabric_memory *out)
-{
-	assert_int_equal(fabric_memory_register_paged(world->fabrics[1]->domain, &world->pager,
-						      PAGED_BYTES, access, out),
-			 0);
 }
 
 static int setup(void **state)
@@ -191,14 +60,9 @@ static int setup(void **state)
 	}
 	assert_string_equal(world->fabrics[0]->attributes.transport, transport);
 	assert_int_equal(fabric_listen(world->fabrics[1], any_port(), &world->listener), 0);
-	world->pages = calloc(NR_PAGES, sizeof(*world->pages));
-	world->pager = (struct fabric_pager){.take = take, .begin = begin, .leave = leave};
-	world->room = UINT64_MAX / 2;
-	world->store = allocate(PAGED_BYTES);
 	world->mine = allocate(MINE);
-	fill(world->store, PAGED_BYTES, 2);
-	register_paged(world, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &world->paged);
-	register_paged(world, FABRIC_REMOTE_READ, &world->read_only);
+	paged_store_open(&world->store, world->fabrics[1]->domain);
+	world->store.is_moved_in_place = true;
 	assert_int_equal(
 		fabric_memory_register(world->fabrics[0]->domain, world->mine, MINE,
 				       FABRIC_LOCAL | FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE,
@@ -208,29 +72,19 @@ static int setup(void **state)
 	return 0;
 }
 
-/* Every transfer has left by now, because every endpoint is closed. */
 static int teardown(void **state)
 {
 	struct world *world = *state;
 
-	assert_int_equal(world->nr_left, world->nr_pages);
-	for (unsigned i = 0; i < world->nr_pages; i++) {
-		if (world->pages[i].memory)
-			end_page(world, i, 0);
-		assert_null(world->pages[i].memory);
-	}
-	fabric_memory_deregister(&world->paged);
-	fabric_memory_deregister(&world->read_only);
+	paged_store_close(&world->store);
 	fabric_memory_deregister(&world->memory);
 	fabric_listener_close(world->listener);
 	for (unsigned i = 0; i < 2; i++) {
 		fabric_queue_close(world->queues[i]);
 		fabric_close(world->fabrics[i]);
 	}
-	free(world->arena);
-	free(world->store);
+	free(world->store.arena);
 	free(world->mine);
-	free(world->pages);
 	free(world);
 	return 0;
 }
@@ -242,8 +96,8 @@ static int setup_with_arena(void **state)
 
 	setup(state);
 	world = *state;
-	world->arena = allocate(PAGED_BYTES);
-	assert_int_equal(fabric_paged_lend(world->fabrics[1], world->arena, PAGED_BYTES), 0);
+	world->store.arena = allocate(PAGED_BYTES);
+	assert_int_equal(fabric_paged_lend(world->fabrics[1], world->store.arena, PAGED_BYTES), 0);
 	return 0;
 }
 
@@ -286,7 +140,7 @@ static void poll_both(struct world *world)
 static bool have_begun(const struct world *world, unsigned nr)
 {
 	for (unsigned i = 0; i < nr; i++) {
-		if (i >= world->nr_pages || !world->pages[i].has_begun)
+		if (i >= world->store.nr_pages || !world->store.pages[i].has_begun)
 			return false;
 	}
 	return true;
@@ -308,7 +162,7 @@ static void await_left(struct world *world)
 {
 	const uint64_t deadline = clock_deadline_ms(GRACE_MS);
 
-	while (world->nr_left < world->nr_pages) {
+	while (world->store.nr_left < world->store.nr_pages) {
 		poll_both(world);
 		assert_true(clock_ns() < deadline);
 	}
@@ -319,7 +173,7 @@ static void await_refusal(struct world *world)
 {
 	const uint64_t deadline = clock_deadline_ms(GRACE_MS);
 
-	while (world->nr_refused == 0) {
+	while (world->store.nr_refused == 0) {
 		poll_both(world);
 		assert_true(clock_ns() < deadline);
 	}
@@ -370,55 +224,23 @@ static void close_pair(struct fabric_endpoint *connected, struct fabric_endpoint
 	fabric_endpoint_close(accepted);
 }
 
-enum kind { READ, WRITE, DURABLE, CHECKED_READ, CHECKED_WRITE, CHECKED_DURABLE, NR_KINDS };
-
-static bool writes(enum kind kind)
-{
-	return kind != READ && kind != CHECKED_READ;
-}
-
 /* In two pieces, at `at` in our memory. */
-static int start(struct world *world, struct fabric_endpoint *endpoint, enum kind kind, size_t at,
-		 size_t length, uint64_t offset, uint64_t context)
+static int start(struct world *world, struct fabric_endpoint *endpoint, enum paged_kind kind,
+		 size_t at, size_t length, uint64_t offset, uint64_t context)
 {
-	const uint64_t key = world->paged.key;
 	uint8_t *data = world->mine + at;
 	const struct fabric_piece pieces[2] = {
 		{data, length / 3, world->memory.descriptor},
 		{data + length / 3, length - length / 3, world->memory.descriptor}};
 
-	switch (kind) {
-	case READ:
-		return fabric_read(endpoint, pieces, 2, offset, key, context);
-	case WRITE:
-		return fabric_write(endpoint, pieces, 2, offset, key, context);
-	case DURABLE:
-		return fabric_paged_transfer(endpoint, FABRIC_PAGED_WRITE | FABRIC_PAGED_DURABLE,
-					     pieces, 2, offset, key, context);
-	case CHECKED_READ:
-		return fabric_paged_transfer(endpoint, FABRIC_PAGED_CHECKED, pieces, 2, offset, key,
-					     context);
-	default:
-		return fabric_paged_transfer(
-			endpoint,
-			FABRIC_PAGED_WRITE | FABRIC_PAGED_CHECKED |
-				(kind == CHECKED_DURABLE ? FABRIC_PAGED_DURABLE : 0),
-			pieces, 2, offset, key, context);
-	}
+	return paged_begin(endpoint, kind, pieces, offset, world->store.paged.key, context);
 }
 
 static struct fabric_completion transfer(struct world *world, struct fabric_endpoint *endpoint,
-					 enum kind kind, size_t length, uint64_t offset)
+					 enum paged_kind kind, size_t length, uint64_t offset)
 {
 	assert_int_equal(start(world, endpoint, kind, 0, length, offset, 7), 0);
 	return complete(world);
-}
-
-static void expect_done(struct fabric_completion completion)
-{
-	assert_int_equal(completion.context, 7);
-	assert_int_equal(completion.status, 0);
-	assert_false(completion.is_alone);
 }
 
 /* ---- Transfers */
@@ -440,26 +262,26 @@ static void moves_bytes_both_ways(void **state)
 
 	connected = open_pair(world, &accepted);
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]) * NR_KINDS; i++, nr++) {
-		const enum kind kind = i % NR_KINDS;
+		const enum paged_kind kind = i % NR_KINDS;
 		const uint64_t offset = cases[i / NR_KINDS].offset,
 			       length = cases[i / NR_KINDS].length;
 
 		fill(world->mine, length, 100 + i);
-		expect_done(transfer(world, connected, kind, length, offset));
-		assert_memory_equal(world->mine, world->store + offset, length);
-		assert_int_equal(world->pages[nr].copy.is_write, writes(kind));
-		assert_int_equal(world->pages[nr].copy.is_durable,
+		paged_expect_done(transfer(world, connected, kind, length, offset));
+		assert_memory_equal(world->mine, world->store.bytes + offset, length);
+		assert_int_equal(world->store.pages[nr].copy.is_write, paged_kind_writes(kind));
+		assert_int_equal(world->store.pages[nr].copy.is_durable,
 				 kind == DURABLE || kind == CHECKED_DURABLE);
-		assert_int_equal(world->pages[nr].copy.is_checked, kind >= CHECKED_READ);
-		assert_int_equal(world->pages[nr].copy.length, length);
+		assert_int_equal(world->store.pages[nr].copy.is_checked, kind >= CHECKED_READ);
+		assert_int_equal(world->store.pages[nr].copy.length, length);
 	}
 	/* Bytes that are no whole blocks. */
-	expect_done(transfer(world, connected, READ, 2, 4095));
-	assert_memory_equal(world->mine, world->store + 4095, 2);
-	for (enum kind kind = READ; kind < NR_KINDS; kind++)
-		expect_done(transfer(world, connected, kind, 0, PAGED_BYTES));
+	paged_expect_done(transfer(world, connected, READ, 2, 4095));
+	assert_memory_equal(world->mine, world->store.bytes + 4095, 2);
+	for (enum paged_kind kind = READ; kind < NR_KINDS; kind++)
+		paged_expect_done(transfer(world, connected, kind, 0, PAGED_BYTES));
 	assert_int_equal(start(world, connected, READ, 0, FABRIC_PAGED_MAX + 1, 0, 7), -EMSGSIZE);
-	assert_int_equal(world->nr_pages, nr + 1);
+	assert_int_equal(world->store.nr_pages, nr + 1);
 	close_pair(connected, accepted);
 }
 
@@ -472,7 +294,7 @@ static void completes_many_at_once(void **state)
 	bool is_done[100] = {false};
 
 	connected = open_pair(world, &accepted);
-	world->is_waiting = true;
+	world->store.is_waiting = true;
 	while (nr_done < 100) {
 		int ret = 0;
 
@@ -484,7 +306,7 @@ static void completes_many_at_once(void **state)
 		assert_true(ret == 0 || ret == -EAGAIN);
 		await_pages(world, nr);
 		for (unsigned i = nr; i > nr_done; i--)
-			end_page(world, i - 1, 0);
+			paged_store_end(&world->store, i - 1, 0);
 		for (; nr_done < nr; nr_done++) {
 			struct fabric_completion completion = complete(world);
 
@@ -493,7 +315,7 @@ static void completes_many_at_once(void **state)
 			is_done[completion.context] = true;
 		}
 	}
-	assert_memory_equal(world->mine, world->store, 100 * BLOCK);
+	assert_memory_equal(world->mine, world->store.bytes, 100 * BLOCK);
 	close_pair(connected, accepted);
 }
 
@@ -505,25 +327,25 @@ static void waits_for_memory(void **state)
 
 	for (unsigned i = 0; i < 2; i++) {
 		connected[i] = open_pair(world, &accepted[i]);
-		expect_done(transfer(world, connected[i], READ, WORD, 0));
+		paged_expect_done(transfer(world, connected[i], READ, WORD, 0));
 	}
 	await_left(world);
-	world->room = WORD;
-	world->is_waiting = true;
+	world->store.room = WORD;
+	world->store.is_waiting = true;
 	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(start(world, connected[i], READ, i * WORD, WORD, i, i), 0);
 	await_pages(world, 3);
 	await_refusal(world);
-	end_page(world, 2, 0);
+	paged_store_end(&world->store, 2, 0);
 	assert_int_not_equal(fabric_queue_arm(world->queues[1]), 0);
 	first = complete(world).context;
 	await_pages(world, 4);
-	end_page(world, 3, 0);
+	paged_store_end(&world->store, 3, 0);
 	assert_int_equal(complete(world).context, 1 - first);
 	/* One that goes while it waits. */
 	await_left(world);
-	world->room = 0;
-	world->nr_refused = 0;
+	world->store.room = 0;
+	world->store.nr_refused = 0;
 	assert_int_equal(start(world, connected[0], READ, 0, WORD, 0, 7), 0);
 	await_refusal(world);
 	for (unsigned i = 0; i < 2; i++)
@@ -542,8 +364,8 @@ static void fails_one_by_one(void **state)
 		const int status = statuses[i / NR_KINDS / 2];
 		struct fabric_completion completion;
 
-		world->take_status = i % 2 ? status : 0;
-		world->prompt_status = status;
+		world->store.take_status = i % 2 ? status : 0;
+		world->store.prompt_status = status;
 		memset(world->mine, 0xbb, BLOCK);
 		completion = transfer(world, connected, i / 2 % NR_KINDS, BLOCK, 0);
 		assert_int_equal(completion.context, 7);
@@ -551,11 +373,11 @@ static void fails_one_by_one(void **state)
 		assert_true(completion.is_alone);
 		assert_false(completion.is_altered);
 		assert_int_equal(count_bytes(world->mine, BLOCK, 0xbb), BLOCK);
-		world->take_status = world->prompt_status = 0;
-		expect_done(transfer(world, connected, READ, BLOCK, i * BLOCK));
-		assert_memory_equal(world->mine, world->store + i * BLOCK, BLOCK);
+		world->store.take_status = world->store.prompt_status = 0;
+		paged_expect_done(transfer(world, connected, READ, BLOCK, i * BLOCK));
+		assert_memory_equal(world->mine, world->store.bytes + i * BLOCK, BLOCK);
 	}
-	world->lie = 1;
+	world->store.lie = 1;
 	assert_int_equal(start(world, connected, CHECKED_READ, 0, BLOCK, 0, 7), 0);
 	assert_true(complete(world).is_altered);
 	close_pair(connected, accepted);
@@ -576,17 +398,18 @@ static void outlives_its_key(void **state)
 	struct world *world = *state;
 	struct fabric_endpoint *connected, *accepted;
 
-	world->is_waiting = true;
+	world->store.is_waiting = true;
 	connected = open_pair(world, &accepted);
 	assert_int_equal(start(world, connected, READ, 0, WORD, 0, 7), 0);
 	await_pages(world, 1);
-	fabric_memory_deregister(&world->paged);
-	end_page(world, 0, 0);
-	expect_done(complete(world));
-	assert_memory_equal(world->mine, world->store, WORD);
+	fabric_memory_deregister(&world->store.paged);
+	paged_store_end(&world->store, 0, 0);
+	paged_expect_done(complete(world));
+	assert_memory_equal(world->mine, world->store.bytes, WORD);
 	assert_int_equal(start(world, connected, READ, 0, WORD, 0, 7), 0);
 	expect_broken(world, connected, accepted);
-	register_paged(world, FABRIC_REMOTE_READ, &world->paged);
+	paged_store_register(&world->store, world->fabrics[1]->domain, FABRIC_REMOTE_READ,
+			     &world->store.paged);
 }
 
 /* Nothing of what was asked touches memory afterwards, at either end. */
@@ -596,12 +419,12 @@ static void ends_in_the_middle(void **state)
 	struct fabric_endpoint *connected, *accepted;
 
 	for (unsigned i = 0; i < 2; i++) {
-		const unsigned before = world->nr_pages;
+		const unsigned before = world->store.nr_pages;
 
-		world->is_waiting = false;
+		world->store.is_waiting = false;
 		connected = open_pair(world, &accepted);
-		expect_done(transfer(world, connected, READ, WORD, 0));
-		world->is_waiting = true;
+		paged_expect_done(transfer(world, connected, READ, WORD, 0));
+		world->store.is_waiting = true;
 		assert_int_equal(start(world, connected, READ, 0, LONG, 0, 7), 0);
 		assert_int_equal(start(world, connected, WRITE, 0, LONG, 0, 7), 0);
 		await_pages(world, before + 3);
@@ -615,8 +438,8 @@ static void ends_in_the_middle(void **state)
 			assert_int_not_equal(complete(world).status, 0);
 			fabric_endpoint_close(connected);
 		}
-		assert_int_equal(world->nr_left, world->nr_pages);
-		end_page(world, before + 1, 0);
+		assert_int_equal(world->store.nr_left, world->store.nr_pages);
+		paged_store_end(&world->store, before + 1, 0);
 	}
 }
 
@@ -734,7 +557,7 @@ static uint64_t address_of(const struct stranger *stranger, const void *addr)
 static struct driven_ask good_ask(const struct world *world, const struct stranger *stranger)
 {
 	return (struct driven_ask){
-		.key = world->paged.key,
+		.key = world->store.paged.key,
 		.length = BLOCK,
 		.nr_pieces = 1,
 		.pieces = {{address_of(stranger, stranger->own->bytes), stranger->memory.key, BLOCK,
@@ -786,7 +609,7 @@ static void refuses_what_peers_may_not(void **state)
 			ask.key ^= 1;
 			break;
 		case READ_ONLY:
-			ask.key = world->read_only.key;
+			ask.key = world->store.read_only.key;
 			ask.flags = DRIVEN_WRITE;
 			break;
 		case BEHIND:
@@ -852,8 +675,8 @@ static void refuses_what_peers_may_not(void **state)
 			length = driven_encode_note(&stranger.own->message, sums, 16);
 		say(&stranger, length);
 		expect_end(world, &stranger);
-		expect_done(transfer(world, connected, READ, BLOCK, 0));
-		assert_memory_equal(world->mine, world->store, BLOCK);
+		paged_expect_done(transfer(world, connected, READ, BLOCK, 0));
+		assert_memory_equal(world->mine, world->store.bytes, BLOCK);
 	}
 	close_pair(connected, accepted);
 }
@@ -897,7 +720,7 @@ static void bears_many_asks(void **state)
 		assert_int_equal(fabric_receive(stranger.endpoint, &in, 2), 0);
 		nr_over++;
 	}
-	assert_memory_equal(stranger.own->bytes, world->store, BLOCK);
+	assert_memory_equal(stranger.own->bytes, world->store.bytes, BLOCK);
 	fabric_endpoint_close(stranger.accepted);
 	part(&stranger);
 }

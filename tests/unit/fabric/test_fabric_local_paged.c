@@ -23,192 +23,47 @@
 #include "fabric/sums.h"
 #include "lib/fabric/fabric_fixture.h"
 #include "lib/fabric/local_peer.h"
+#include "lib/fabric/paged_store.h"
 #include "unit/group.h"
 
-#define PAGED_BYTES (4 * MIB)
-#define NR_PAGES    512U /* transfers of one test */
-#define WORD	    64U
-#define LONG	    (200U << 10) /* several slices */
-#define BLOCK	    CHECKSUM_BLOCK
-#define SUMS_MAX    (FABRIC_PAGED_MAX / BLOCK)
-
-/* ---- A pager */
-
-struct page {
-	struct fabric_paged *paged; /* NULL: it has left */
-	struct fabric_paged copy;   /* of it, when it was taken */
-	uint8_t *memory;	    /* NULL: given back */
-	uint32_t sums[SUMS_MAX];
-	bool has_begun, has_ended;
-};
+#define WORD  64U
+#define LONG  (200U << 10) /* several slices */
+#define BLOCK CHECKSUM_BLOCK
 
 struct world {
 	struct client client; /* its target has no thread */
 	struct target *target;
 	struct folder folder;
-	struct fabric_pager pager;
-	struct fabric_memory paged, read_only;
-	uint8_t *store; /* PAGED_BYTES that the pager keeps */
-	struct page *pages;
-	unsigned nr_pages, nr_left, nr_refused;
-	uint64_t room;	   /* bytes that may be taken */
-	int take_status;   /* of transfers that are to be taken */
-	bool is_waiting;   /* transfers end when the test says so; else when they begin, … */
-	int prompt_status; /* … with this */
-	uint32_t lie;	   /* of the first block's sum */
+	struct paged_store store;
 };
 
-static struct world *world_of(struct fabric_pager *pager)
-{
-	return caa_container_of(pager, struct world, pager);
-}
-
-static int take(struct fabric_pager *pager, struct fabric_paged *paged)
-{
-	struct world *world = world_of(pager);
-	struct page *page = &world->pages[world->nr_pages];
-
-	assert_in_range(paged->length, 1, FABRIC_PAGED_MAX);
-	assert_true(paged->offset <= PAGED_BYTES && paged->length <= PAGED_BYTES - paged->offset);
-	if (world->take_status != 0 || paged->length > world->room) {
-		world->nr_refused++;
-		return world->take_status != 0 ? world->take_status : -EAGAIN;
-	}
-	assert_true(world->nr_pages < NR_PAGES);
-	world->nr_pages++;
-	world->room -= paged->length;
-	page->memory = allocate(paged->length);
-	page->paged = paged;
-	page->copy = *paged;
-	paged->addr = page->memory;
-	paged->sums = page->sums;
-	paged->taken = page;
-	return 0;
-}
-
-static void give_back(struct world *world, struct page *page)
-{
-	free(page->memory);
-	page->memory = NULL;
-	world->room += page->copy.length;
-}
-
-static void make_sums(uint8_t *bytes, uint64_t length, uint32_t *sums)
-{
-	const struct iovec iov = {bytes, length};
-
-	fabric_sums_make(&iov, length, sums);
-}
-
-/* The device keeps what has come, or brings what is kept. */
-static int use_store(struct world *world, struct page *page)
-{
-	uint8_t *stored = world->store + page->copy.offset;
-	uint32_t sums[SUMS_MAX];
-
-	if (!page->copy.is_write) {
-		memcpy(page->memory, stored, page->copy.length);
-		make_sums(stored, page->copy.length, page->sums);
-		page->sums[0] ^= world->lie;
-		return 0;
-	}
-	make_sums(page->memory, page->copy.length, sums);
-	if (page->copy.is_checked &&
-	    memcmp(sums, page->sums, local_ask_sums_bytes(page->copy.length)) != 0)
-		return -EBADMSG;
-	memcpy(stored, page->memory, page->copy.length);
-	return 0;
-}
-
-/* The device is done with a transfer. */
-static void end_page(struct world *world, unsigned index, int status)
-{
-	struct page *page = &world->pages[index];
-
-	assert_true(index < world->nr_pages && page->has_begun && !page->has_ended);
-	page->has_ended = true;
-	if (status == 0)
-		status = use_store(world, page);
-	if (page->paged)
-		fabric_paged_ended(page->paged, status);
-	else
-		give_back(world, page);
-}
-
-static void begin(struct fabric_pager *pager, struct fabric_paged *paged)
-{
-	struct world *world = world_of(pager);
-	struct page *page = paged->taken;
-
-	assert_ptr_equal(page->paged, paged);
-	assert_false(page->has_begun);
-	page->has_begun = true;
-	if (!world->is_waiting)
-		end_page(world, (unsigned)(page - world->pages), world->prompt_status);
-}
-
-static void leave(struct fabric_pager *pager, struct fabric_paged *paged)
-{
-	struct world *world = world_of(pager);
-	struct page *page = paged->taken;
-
-	assert_ptr_equal(page->paged, paged); /* it leaves once */
-	page->paged = NULL;
-	world->nr_left++;
-	if (!page->has_begun || page->has_ended)
-		give_back(world, page);
-}
-
 /* ---- The world */
-
-static void register_paged(struct world *world, unsigned access, struct fabric_memory *out)
-{
-	assert_int_equal(fabric_memory_register_paged(world->target->fabric->domain, &world->pager,
-						      PAGED_BYTES, access, out),
-			 0);
-}
 
 static int setup(void **state)
 {
 	struct world *world = calloc(1, sizeof(*world));
 
 	assert_non_null(world);
-	world->pages = calloc(NR_PAGES, sizeof(*world->pages));
 	world->target = &world->client.target;
 	world->folder = make_folder();
 	target_open(world->target, world->folder.address);
 	assert_int_equal(fabric_open("local", &world->client.fabric), 0);
 	assert_int_equal(fabric_queue_open(world->client.fabric, 128, &world->client.queue), 0);
-	world->pager = (struct fabric_pager){.take = take, .begin = begin, .leave = leave};
-	world->room = UINT64_MAX / 2;
-	world->store = allocate(PAGED_BYTES);
-	fill(world->store, PAGED_BYTES, 2);
 	fill(world->target->data, LENT, 1);
-	register_paged(world, FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE, &world->paged);
-	register_paged(world, FABRIC_REMOTE_READ, &world->read_only);
+	paged_store_open(&world->store, world->target->fabric->domain);
 	*state = world;
 	return 0;
 }
 
-/* Every transfer has left by now, because every endpoint is closed. */
 static int teardown(void **state)
 {
 	struct world *world = *state;
 
-	assert_int_equal(world->nr_left, world->nr_pages);
-	for (unsigned i = 0; i < world->nr_pages; i++) {
-		if (world->pages[i].memory)
-			end_page(world, i, 0);
-		assert_null(world->pages[i].memory);
-	}
-	fabric_memory_deregister(&world->paged);
-	fabric_memory_deregister(&world->read_only);
+	paged_store_close(&world->store);
 	fabric_queue_close(world->client.queue);
 	close_fabric(world->client.fabric);
 	target_close(world->target);
 	remove_folder(&world->folder);
-	free(world->store);
-	free(world->pages);
 	free(world);
 	return 0;
 }
@@ -259,14 +114,7 @@ static void close_pair(struct fabric_endpoint *connected, struct fabric_endpoint
 	fabric_endpoint_close(accepted);
 }
 
-enum kind { READ, WRITE, DURABLE, CHECKED_READ, CHECKED_WRITE, CHECKED_DURABLE, NR_KINDS };
-
-static bool writes(enum kind kind)
-{
-	return kind != READ && kind != CHECKED_READ;
-}
-
-static int start(struct fabric_endpoint *endpoint, enum kind kind, void *data, size_t length,
+static int start(struct fabric_endpoint *endpoint, enum paged_kind kind, void *data, size_t length,
 		 uint64_t key, uint64_t offset, uint64_t context)
 {
 	/* In two pieces. */
@@ -274,38 +122,15 @@ static int start(struct fabric_endpoint *endpoint, enum kind kind, void *data, s
 		{data, length / 3, NULL},
 		{(uint8_t *)data + length / 3, length - length / 3, NULL}};
 
-	switch (kind) {
-	case READ:
-		return fabric_read(endpoint, pieces, 2, offset, key, context);
-	case WRITE:
-		return fabric_write(endpoint, pieces, 2, offset, key, context);
-	case DURABLE:
-		return fabric_paged_transfer(endpoint, FABRIC_PAGED_WRITE | FABRIC_PAGED_DURABLE,
-					     pieces, 2, offset, key, context);
-	case CHECKED_READ:
-		return fabric_paged_transfer(endpoint, FABRIC_PAGED_CHECKED, pieces, 2, offset, key,
-					     context);
-	default:
-		return fabric_paged_transfer(
-			endpoint,
-			FABRIC_PAGED_WRITE | FABRIC_PAGED_CHECKED |
-				(kind == CHECKED_DURABLE ? FABRIC_PAGED_DURABLE : 0),
-			pieces, 2, offset, key, context);
-	}
+	return paged_begin(endpoint, kind, pieces, offset, key, context);
 }
 
 static struct fabric_completion transfer(struct world *world, struct fabric_endpoint *endpoint,
-					 enum kind kind, void *data, size_t length, uint64_t offset)
+					 enum paged_kind kind, void *data, size_t length,
+					 uint64_t offset)
 {
-	assert_int_equal(start(endpoint, kind, data, length, world->paged.key, offset, 7), 0);
+	assert_int_equal(start(endpoint, kind, data, length, world->store.paged.key, offset, 7), 0);
 	return complete(world);
-}
-
-static void expect_done(struct fabric_completion completion)
-{
-	assert_int_equal(completion.context, 7);
-	assert_int_equal(completion.status, 0);
-	assert_false(completion.is_alone);
 }
 
 static void moves_bytes_both_ways(void **state)
@@ -326,26 +151,26 @@ static void moves_bytes_both_ways(void **state)
 
 	connected = open_pair(world, &accepted);
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]) * NR_KINDS; i++, nr++) {
-		const enum kind kind = i % NR_KINDS;
+		const enum paged_kind kind = i % NR_KINDS;
 		const uint64_t offset = cases[i / NR_KINDS].offset,
 			       length = cases[i / NR_KINDS].length;
 
 		fill(mine, length, 100 + i);
-		expect_done(transfer(world, connected, kind, mine, length, offset));
-		assert_memory_equal(mine, world->store + offset, length);
-		assert_int_equal(world->pages[nr].copy.is_write, writes(kind));
-		assert_int_equal(world->pages[nr].copy.is_durable,
+		paged_expect_done(transfer(world, connected, kind, mine, length, offset));
+		assert_memory_equal(mine, world->store.bytes + offset, length);
+		assert_int_equal(world->store.pages[nr].copy.is_write, paged_kind_writes(kind));
+		assert_int_equal(world->store.pages[nr].copy.is_durable,
 				 kind == DURABLE || kind == CHECKED_DURABLE);
-		assert_int_equal(world->pages[nr].copy.is_checked, kind >= CHECKED_READ);
-		assert_int_equal(world->pages[nr].copy.length, length);
+		assert_int_equal(world->store.pages[nr].copy.is_checked, kind >= CHECKED_READ);
+		assert_int_equal(world->store.pages[nr].copy.length, length);
 	}
 	/* Bytes that are no whole blocks. */
-	expect_done(transfer(world, connected, READ, mine, 2, 4095));
-	assert_memory_equal(mine, world->store + 4095, 2);
-	for (enum kind kind = READ; kind < NR_KINDS; kind++)
-		expect_done(transfer(world, connected, kind, mine, 0, PAGED_BYTES));
+	paged_expect_done(transfer(world, connected, READ, mine, 2, 4095));
+	assert_memory_equal(mine, world->store.bytes + 4095, 2);
+	for (enum paged_kind kind = READ; kind < NR_KINDS; kind++)
+		paged_expect_done(transfer(world, connected, kind, mine, 0, PAGED_BYTES));
 	settle(world);
-	assert_int_equal(world->nr_left, nr + 1);
+	assert_int_equal(world->store.nr_left, nr + 1);
 	close_pair(connected, accepted);
 	free(mine);
 }
@@ -360,22 +185,23 @@ static void completes_many_at_once(void **state)
 	bool is_done[100] = {false};
 
 	connected = open_pair(world, &accepted);
-	expect_done(transfer(world, connected, READ, mine, WORD, 0));
-	world->is_waiting = true;
+	paged_expect_done(transfer(world, connected, READ, mine, WORD, 0));
+	world->store.is_waiting = true;
 	while (nr_done < 100) {
 		struct fabric_completion completion;
 		int ret = 0;
 
 		while (nr < 100 && ret == 0) {
 			ret = start(connected, READ, mine + nr * 2 * LONG, nr % 2 ? 2 * LONG : WORD,
-				    world->paged.key, nr * WORD, nr);
+				    world->store.paged.key, nr * WORD, nr);
 			nr += ret == 0;
 		}
 		assert_true(ret == 0 || ret == -EAGAIN);
 		settle(world);
-		for (unsigned i = world->nr_pages; i > 1; i--) {
-			if (!world->pages[i - 1].has_ended && world->pages[i - 1].has_begun)
-				end_page(world, i - 1, 0);
+		for (unsigned i = world->store.nr_pages; i > 1; i--) {
+			if (!world->store.pages[i - 1].has_ended &&
+			    world->store.pages[i - 1].has_begun)
+				paged_store_end(&world->store, i - 1, 0);
 		}
 		completion = complete(world);
 		assert_int_equal(completion.status, 0);
@@ -384,7 +210,7 @@ static void completes_many_at_once(void **state)
 		nr_done++;
 	}
 	for (unsigned i = 0; i < 100; i++)
-		assert_memory_equal(mine + i * 2 * LONG, world->store + i * WORD,
+		assert_memory_equal(mine + i * 2 * LONG, world->store.bytes + i * WORD,
 				    i % 2 ? 2 * LONG : WORD);
 	close_pair(connected, accepted);
 	free(mine);
@@ -400,12 +226,13 @@ static void waits_for_keys(void **state)
 	connected = open_pair(world, &accepted);
 	for (unsigned i = 0; i < 40; i++)
 		assert_int_equal(start(connected, READ, words[i], WORD,
-				       i % 2 ? world->paged.key : world->read_only.key, i, 7),
+				       i % 2 ? world->store.paged.key : world->store.read_only.key,
+				       i, 7),
 				 0);
 	for (unsigned i = 0; i < 40; i++)
-		expect_done(complete(world));
+		paged_expect_done(complete(world));
 	for (unsigned i = 0; i < 40; i++)
-		assert_memory_equal(words[i], world->store + i, WORD);
+		assert_memory_equal(words[i], world->store.bytes + i, WORD);
 	close_pair(connected, accepted);
 }
 
@@ -418,27 +245,28 @@ static void waits_for_memory(void **state)
 
 	for (unsigned i = 0; i < 2; i++) {
 		connected[i] = open_pair(world, &accepted[i]);
-		expect_done(transfer(world, connected[i], READ, words[i], WORD, 0));
+		paged_expect_done(transfer(world, connected[i], READ, words[i], WORD, 0));
 	}
-	world->room = WORD;
-	world->is_waiting = true;
+	world->store.room = WORD;
+	world->store.is_waiting = true;
 	for (unsigned i = 0; i < 2; i++)
-		assert_int_equal(start(connected[i], READ, words[i], WORD, world->paged.key, i, i),
-				 0);
+		assert_int_equal(
+			start(connected[i], READ, words[i], WORD, world->store.paged.key, i, i), 0);
 	settle(world);
-	assert_int_equal(world->nr_pages, 3);
-	assert_true(world->nr_refused > 0);
+	assert_int_equal(world->store.nr_pages, 3);
+	assert_true(world->store.nr_refused > 0);
 	assert_int_equal(fabric_queue_arm(world->target->queue), 0); /* nothing keeps it awake */
-	end_page(world, 2, 0);
+	paged_store_end(&world->store, 2, 0);
 	assert_int_not_equal(fabric_queue_arm(world->target->queue), 0);
 	first = complete(world).context;
 	settle(world);
-	assert_int_equal(world->nr_pages, 4);
-	end_page(world, 3, 0);
+	assert_int_equal(world->store.nr_pages, 4);
+	paged_store_end(&world->store, 3, 0);
 	assert_int_equal(complete(world).context, 1 - first);
 	/* One that goes while it waits. */
-	world->room = 0;
-	assert_int_equal(start(connected[0], READ, words[0], WORD, world->paged.key, 0, 7), 0);
+	world->store.room = 0;
+	assert_int_equal(start(connected[0], READ, words[0], WORD, world->store.paged.key, 0, 7),
+			 0);
 	settle(world);
 	for (unsigned i = 0; i < 2; i++)
 		close_pair(connected[i], accepted[i]);
@@ -457,8 +285,8 @@ static void fails_one_by_one(void **state)
 		const int status = statuses[i / NR_KINDS / 2];
 		struct fabric_completion completion;
 
-		world->take_status = i % 2 ? status : 0;
-		world->prompt_status = status;
+		world->store.take_status = i % 2 ? status : 0;
+		world->store.prompt_status = status;
 		memset(block, 0xbb, BLOCK);
 		completion = transfer(world, connected, i / 2 % NR_KINDS, block, BLOCK, 0);
 		assert_int_equal(completion.context, 7);
@@ -466,12 +294,13 @@ static void fails_one_by_one(void **state)
 		assert_true(completion.is_alone);
 		assert_false(completion.is_altered);
 		assert_int_equal(count_bytes(block, BLOCK, 0xbb), BLOCK);
-		world->take_status = world->prompt_status = 0;
-		expect_done(transfer(world, connected, READ, block, BLOCK, i * BLOCK));
-		assert_memory_equal(block, world->store + i * BLOCK, BLOCK);
+		world->store.take_status = world->store.prompt_status = 0;
+		paged_expect_done(transfer(world, connected, READ, block, BLOCK, i * BLOCK));
+		assert_memory_equal(block, world->store.bytes + i * BLOCK, BLOCK);
 	}
-	world->lie = 1;
-	assert_int_equal(start(connected, CHECKED_READ, block, BLOCK, world->paged.key, 0, 7), 0);
+	world->store.lie = 1;
+	assert_int_equal(start(connected, CHECKED_READ, block, BLOCK, world->store.paged.key, 0, 7),
+			 0);
 	assert_true(complete(world).is_altered);
 	close_pair(connected, accepted);
 }
@@ -482,21 +311,21 @@ static void outlives_its_key(void **state)
 	struct fabric_endpoint *connected, *accepted;
 	uint8_t word[WORD];
 
-	world->is_waiting = true;
+	world->store.is_waiting = true;
 	connected = open_pair(world, &accepted);
-	assert_int_equal(start(connected, READ, word, WORD, world->paged.key, 0, 7), 0);
-	while (world->nr_pages == 0) {
+	assert_int_equal(start(connected, READ, word, WORD, world->store.paged.key, 0, 7), 0);
+	while (world->store.nr_pages == 0) {
 		struct fabric_completion completion;
 
 		fabric_queue_poll(world->client.queue, &completion, 0);
 		fabric_queue_poll(world->client.queue, &completion, 1);
 		poll_target(world);
 	}
-	fabric_memory_deregister(&world->paged);
-	end_page(world, 0, 0);
-	expect_done(complete(world));
-	assert_memory_equal(word, world->store, WORD);
-	assert_int_equal(start(connected, READ, word, WORD, world->paged.key, 0, 7), 0);
+	fabric_memory_deregister(&world->store.paged);
+	paged_store_end(&world->store, 0, 0);
+	paged_expect_done(complete(world));
+	assert_memory_equal(word, world->store.bytes, WORD);
+	assert_int_equal(start(connected, READ, word, WORD, world->store.paged.key, 0, 7), 0);
 	assert_int_equal(complete(world).status, -ECONNRESET);
 	close_pair(connected, accepted);
 }
@@ -509,16 +338,18 @@ static void ends_in_the_middle(void **state)
 	uint8_t *mine = allocate(LONG);
 
 	for (unsigned i = 0; i < 2; i++) {
-		const unsigned before = world->nr_pages;
+		const unsigned before = world->store.nr_pages;
 
-		world->is_waiting = false;
+		world->store.is_waiting = false;
 		connected = open_pair(world, &accepted);
-		expect_done(transfer(world, connected, READ, mine, WORD, 0));
-		world->is_waiting = true;
-		assert_int_equal(start(connected, READ, mine, LONG, world->paged.key, 0, 7), 0);
-		assert_int_equal(start(connected, WRITE, mine, LONG, world->paged.key, 0, 7), 0);
+		paged_expect_done(transfer(world, connected, READ, mine, WORD, 0));
+		world->store.is_waiting = true;
+		assert_int_equal(start(connected, READ, mine, LONG, world->store.paged.key, 0, 7),
+				 0);
+		assert_int_equal(start(connected, WRITE, mine, LONG, world->store.paged.key, 0, 7),
+				 0);
 		poll_target(world);
-		assert_int_equal(world->nr_pages, before + 3);
+		assert_int_equal(world->store.nr_pages, before + 3);
 		if (i == 0) {
 			fabric_endpoint_close(connected);
 			await_closed(accepted, -ECONNRESET);
@@ -529,8 +360,8 @@ static void ends_in_the_middle(void **state)
 			assert_int_equal(await_completion(world->client.queue).status, -ECONNRESET);
 			fabric_endpoint_close(connected);
 		}
-		assert_int_equal(world->nr_left, world->nr_pages);
-		end_page(world, before + 1, 0);
+		assert_int_equal(world->store.nr_left, world->store.nr_pages);
+		paged_store_end(&world->store, before + 1, 0);
 	}
 	free(mine);
 }
@@ -544,13 +375,15 @@ static void is_no_memory(void **state)
 	uint8_t word[8];
 
 	connected = open_pair(world, &accepted);
-	expect_done(transfer(world, connected, READ, word, sizeof(word), 0));
-	assert_int_equal(fabric_prepare(connected, world->paged.key), 0);
-	assert_int_equal(fabric_window(connected, world->paged.key, &window), 0);
+	paged_expect_done(transfer(world, connected, READ, word, sizeof(word), 0));
+	assert_int_equal(fabric_prepare(connected, world->store.paged.key), 0);
+	assert_int_equal(fabric_window(connected, world->store.paged.key, &window), 0);
 	assert_null(window.addr);
-	assert_false(window.pages->read(window.pages, world->paged.key, 0, word, sizeof(word)));
+	assert_false(
+		window.pages->read(window.pages, world->store.paged.key, 0, word, sizeof(word)));
 	fabric_gate_drop(window.gate);
-	assert_int_equal(fabric_attach(connected, world->paged.key, 0, 4096, false, word), -EINVAL);
+	assert_int_equal(fabric_attach(connected, world->store.paged.key, 0, 4096, false, word),
+			 -EINVAL);
 	close_pair(connected, accepted);
 	/* Nor is other memory a pager's. */
 	connected = open_pair(world, &accepted);
@@ -582,7 +415,7 @@ static struct local_message hear_message(struct world *world, struct stranger *s
 static struct stranger meet(struct world *world)
 {
 	const struct local_hello hello = local_peer_hello(0);
-	struct local_message ask = local_talk_message(LOCAL_ASK, world->paged.key);
+	struct local_message ask = local_talk_message(LOCAL_ASK, world->store.paged.key);
 	struct stranger stranger = {.peer = local_peer_open(world->target->listener->address)};
 	struct fabric_request request;
 	int fd;
@@ -603,7 +436,7 @@ static struct stranger meet(struct world *world)
 	stranger.exchange = local_exchange_map(fd);
 	assert_non_null(stranger.exchange);
 	close(fd);
-	ask.key = world->read_only.key;
+	ask.key = world->store.read_only.key;
 	local_peer_say_message(&stranger.peer, &ask, -1);
 	assert_int_equal(hear_message(world, &stranger, &fd).type, LOCAL_PAGED);
 	assert_int_equal(fd, -1);
@@ -627,13 +460,13 @@ static void expect_end(struct world *world, struct stranger *stranger)
 {
 	await_closed(stranger->endpoint, -ECONNRESET);
 	part(stranger);
-	assert_int_equal(world->nr_left, world->nr_pages);
+	assert_int_equal(world->store.nr_left, world->store.nr_pages);
 }
 
 static void refuses_what_peers_may_not(void **state)
 {
 	struct world *world = *state;
-	const uint64_t key = world->paged.key, outside = world->target->all.key;
+	const uint64_t key = world->store.paged.key, outside = world->target->all.key;
 	const struct local_page_ask asks[] = {
 		{key, 0, WORD, 0, 0, FABRIC_PAGED_COLD << 1},
 		{key, 0, WORD, 0, 0, FABRIC_PAGED_DURABLE},
@@ -654,8 +487,8 @@ static void refuses_what_peers_may_not(void **state)
 		{key, 1, WORD, 0, 0, FABRIC_PAGED_CHECKED},
 		{key ^ 1, 0, WORD, 0, 0, 0},
 		{outside, 0, WORD, 0, 0, 0},
-		{world->read_only.key, 0, WORD, 0, 0, FABRIC_PAGED_WRITE},
-		{world->read_only.key, 0, 0, 0, 0, FABRIC_PAGED_WRITE},
+		{world->store.read_only.key, 0, WORD, 0, 0, FABRIC_PAGED_WRITE},
+		{world->store.read_only.key, 0, 0, 0, 0, FABRIC_PAGED_WRITE},
 	};
 
 	for (unsigned i = 0; i < sizeof(asks) / sizeof(asks[0]); i++) {
@@ -663,7 +496,7 @@ static void refuses_what_peers_may_not(void **state)
 
 		put(&stranger, 0, &asks[i]);
 		expect_end(world, &stranger);
-		assert_int_equal(world->nr_pages + world->nr_refused, 0);
+		assert_int_equal(world->store.nr_pages + world->store.nr_refused, 0);
 	}
 }
 
@@ -681,19 +514,19 @@ static void believes_no_impossible_counters(void **state)
 	/* The peer asks for as many as there may be, and then for one more. */
 	for (unsigned i = 0; i < 2; i++) {
 		struct stranger stranger = meet(world);
-		const struct local_page_ask ask = {world->paged.key, 0, WORD, 0, 0, 0};
-		const unsigned before = world->nr_pages;
+		const struct local_page_ask ask = {world->store.paged.key, 0, WORD, 0, 0, 0};
+		const unsigned before = world->store.nr_pages;
 
-		world->is_waiting = true;
+		world->store.is_waiting = true;
 		for (unsigned at = 0; at < LOCAL_DEPTH_MAX; at++)
 			put(&stranger, at, &ask);
 		settle(world);
-		assert_int_equal(world->nr_pages, before + LOCAL_DEPTH_MAX);
+		assert_int_equal(world->store.nr_pages, before + LOCAL_DEPTH_MAX);
 		atomic_store(&stranger.exchange->answered, UINT32_MAX); /* is nothing to us */
 		put(&stranger, LOCAL_DEPTH_MAX, &ask);
 		expect_end(world, &stranger);
-		for (unsigned at = before; at < world->nr_pages; at++)
-			end_page(world, at, 0);
+		for (unsigned at = before; at < world->store.nr_pages; at++)
+			paged_store_end(&world->store, at, 0);
 	}
 }
 
@@ -702,18 +535,19 @@ static void keeps_what_it_has_copied(void **state)
 {
 	struct world *world = *state;
 	struct stranger stranger = meet(world);
-	const struct local_page_ask ask = {world->paged.key, 0, WORD, 5, 0, FABRIC_PAGED_WRITE};
+	const struct local_page_ask ask = {world->store.paged.key, 0, WORD, 5, 0,
+					   FABRIC_PAGED_WRITE};
 	uint8_t word[WORD];
 
-	world->is_waiting = true;
+	world->store.is_waiting = true;
 	fill(word, WORD, 9);
 	memcpy(stranger.exchange->bytes + 5 * LOCAL_PAGE, word, WORD);
 	put(&stranger, 0, &ask);
-	while (world->nr_pages == 0 || !world->pages[0].has_begun)
+	while (world->store.nr_pages == 0 || !world->store.pages[0].has_begun)
 		poll_target(world);
 	memset(stranger.exchange->bytes + 5 * LOCAL_PAGE, 0, WORD);
-	end_page(world, 0, 0);
-	assert_memory_equal(world->store, word, WORD);
+	paged_store_end(&world->store, 0, 0);
+	assert_memory_equal(world->store.bytes, word, WORD);
 	part(&stranger);
 }
 

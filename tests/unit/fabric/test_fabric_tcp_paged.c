@@ -18,126 +18,26 @@
 #include "base/clock.h"
 #include "fabric/paged.h"
 #include "lib/fabric/fabric_fixture.h"
+#include "lib/fabric/paged_store.h"
 #include "lib/fabric/tcp_peer.h"
 #include "unit/group.h"
 
-#define PAGED_BYTES (4 * MIB)
-#define NR_PAGES    512U /* transfers of one test */
 #define WORD	    64U
 #define LONG	    (100U << 10) /* more than the stage, and than one frame of it */
 #define QUIET_POLLS 50U
 
-/* ---- A pager */
-
-/* A transfer that it has taken. */
-struct page {
-	struct fabric_paged *paged; /* NULL: it has left */
-	struct fabric_paged copy;   /* of it, when it was taken */
-	uint8_t *memory;	    /* NULL: given back */
-	bool has_begun, has_ended;
-};
-
 struct world {
 	struct client client; /* its target has no thread */
 	struct target *target;
-	struct fabric_pager pager;
-	struct fabric_memory paged, read_only;
-	uint8_t *store; /* PAGED_BYTES that the pager keeps */
-	struct page pages[NR_PAGES];
-	unsigned nr_pages, nr_left, nr_refused;
-	uint64_t room;	   /* bytes that may be taken */
-	int take_status;   /* of transfers that are to be taken */
-	bool is_prompt;	   /* transfers end when they begin, … */
-	int prompt_status; /* … with this */
-	bool is_crowd;	   /* the target leaves its peers to epoll at once */
+	bool is_crowd; /* the target leaves its peers to epoll at once */
+	struct paged_store store;
 };
-
-static struct world *world_of(struct fabric_pager *pager)
-{
-	return caa_container_of(pager, struct world, pager);
-}
-
-static int take(struct fabric_pager *pager, struct fabric_paged *paged)
-{
-	struct world *world = world_of(pager);
-	struct page *page = &world->pages[world->nr_pages];
-
-	assert_in_range(paged->length, 1, FABRIC_PAGED_MAX);
-	assert_true(paged->offset <= PAGED_BYTES && paged->length <= PAGED_BYTES - paged->offset);
-	assert_ptr_equal(paged->pager, pager);
-	assert_ptr_equal(paged->owner, world->target);
-	if (world->take_status != 0 || paged->length > world->room) {
-		world->nr_refused++;
-		return world->take_status != 0 ? world->take_status : -EAGAIN;
-	}
-	assert_true(world->nr_pages < NR_PAGES);
-	world->nr_pages++;
-	world->room -= paged->length;
-	page->memory = allocate(paged->length);
-	page->paged = paged;
-	page->copy = *paged;
-	paged->addr = page->memory;
-	paged->taken = page;
-	return 0;
-}
-
-static void give_back(struct world *world, struct page *page)
-{
-	free(page->memory);
-	page->memory = NULL;
-	world->room += page->copy.length;
-}
-
-/* The device is done with a transfer. */
-static void end_page(struct world *world, unsigned index, int status)
-{
-	struct page *page = &world->pages[index];
-	uint8_t *stored = world->store + page->copy.offset;
-
-	assert_true(index < world->nr_pages);
-	assert_true(page->has_begun && !page->has_ended);
-	page->has_ended = true;
-	if (page->copy.is_write && status == 0)
-		memcpy(stored, page->memory, page->copy.length);
-	else if (status == 0)
-		memcpy(page->memory, stored, page->copy.length);
-	if (page->paged)
-		fabric_paged_ended(page->paged, status);
-	else
-		give_back(world, page);
-}
-
-static void begin(struct fabric_pager *pager, struct fabric_paged *paged)
-{
-	struct world *world = world_of(pager);
-	struct page *page = paged->taken;
-
-	assert_ptr_equal(page->paged, paged);
-	assert_ptr_equal(page->memory, paged->addr);
-	assert_false(page->has_begun);
-	page->has_begun = true;
-	if (world->is_prompt)
-		end_page(world, (unsigned)(page - world->pages), world->prompt_status);
-}
-
-static void leave(struct fabric_pager *pager, struct fabric_paged *paged)
-{
-	struct world *world = world_of(pager);
-	struct page *page = paged->taken;
-
-	assert_ptr_equal(page->paged, paged); /* it leaves once */
-	page->paged = NULL;
-	world->nr_left++;
-	if (!page->has_begun || page->has_ended)
-		give_back(world, page);
-}
 
 /* ---- The world */
 
 static int setup(void **state)
 {
 	struct world *world = calloc(1, sizeof(*world));
-	struct fabric_domain *domain;
 
 	assert_non_null(world);
 	world->target = &world->client.target;
@@ -145,18 +45,9 @@ static int setup(void **state)
 	fill(world->target->data, LENT, 1);
 	assert_int_equal(fabric_open("tcp", &world->client.fabric), 0);
 	assert_int_equal(fabric_queue_open(world->client.fabric, DEPTH, &world->client.queue), 0);
-	world->pager = (struct fabric_pager){.take = take, .begin = begin, .leave = leave};
-	world->room = UINT64_MAX / 2;
-	world->store = allocate(PAGED_BYTES);
-	fill(world->store, PAGED_BYTES, 2);
-	domain = world->target->fabric->domain;
-	assert_int_equal(fabric_memory_register_paged(domain, &world->pager, PAGED_BYTES,
-						      FABRIC_REMOTE_READ | FABRIC_REMOTE_WRITE,
-						      &world->paged),
-			 0);
-	assert_int_equal(fabric_memory_register_paged(domain, &world->pager, PAGED_BYTES,
-						      FABRIC_REMOTE_READ, &world->read_only),
-			 0);
+	paged_store_open(&world->store, world->target->fabric->domain);
+	world->store.owner = world->target;
+	world->store.is_waiting = true;
 	*state = world;
 	return 0;
 }
@@ -168,23 +59,14 @@ static int setup_crowd(void **state)
 	return 0;
 }
 
-/* Every transfer has left by now, because every endpoint is closed. */
 static int teardown(void **state)
 {
 	struct world *world = *state;
 
-	assert_int_equal(world->nr_left, world->nr_pages);
-	for (unsigned i = 0; i < world->nr_pages; i++) {
-		if (world->pages[i].memory)
-			end_page(world, i, 0);
-		assert_null(world->pages[i].memory);
-	}
-	fabric_memory_deregister(&world->paged);
-	fabric_memory_deregister(&world->read_only);
+	paged_store_close(&world->store);
 	fabric_queue_close(world->client.queue);
 	close_fabric(world->client.fabric);
 	target_close(world->target);
-	free(world->store);
 	free(world);
 	return 0;
 }
@@ -219,15 +101,15 @@ static void step(struct world *world, int peer)
 
 static void await_pages(struct world *world, unsigned nr)
 {
-	while (world->nr_pages < nr) {
+	while (world->store.nr_pages < nr) {
 		step(world, -1);
 	}
-	assert_int_equal(world->nr_pages, nr);
+	assert_int_equal(world->store.nr_pages, nr);
 }
 
 static void await_begun(struct world *world, unsigned index)
 {
-	while (!world->pages[index].has_begun) {
+	while (!world->store.pages[index].has_begun) {
 		step(world, -1);
 	}
 }
@@ -259,7 +141,7 @@ static void expect_asleep(struct world *world)
 
 static void ask(const struct world *world, int fd, uint32_t type, uint64_t offset, uint64_t length)
 {
-	const struct tcp_frame frame = frame_of(type, world->paged.key, offset, length);
+	const struct tcp_frame frame = frame_of(type, world->store.paged.key, offset, length);
 
 	say(fd, &frame, sizeof(frame));
 }
@@ -369,13 +251,6 @@ static struct fabric_completion transfer(struct world *world, struct fabric_endp
 	return complete(world);
 }
 
-static void expect_done(struct fabric_completion completion)
-{
-	assert_int_equal(completion.context, 7);
-	assert_int_equal(completion.status, 0);
-	assert_false(completion.is_alone);
-}
-
 static void moves_bytes_both_ways(void **state)
 {
 	static const struct {
@@ -392,21 +267,21 @@ static void moves_bytes_both_ways(void **state)
 	uint8_t *mine = allocate(FABRIC_PAGED_MAX);
 	struct fabric_endpoint *connected, *accepted;
 
-	world->is_prompt = true;
+	world->store.is_waiting = false;
 	connected = open_pair(world, &accepted);
 	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		uint8_t *stored = world->store + cases[i].offset;
+		uint8_t *stored = world->store.bytes + cases[i].offset;
 
-		expect_done(transfer(world, connected, KIND_READ, mine, cases[i].length,
-				     &world->paged, cases[i].offset));
+		paged_expect_done(transfer(world, connected, KIND_READ, mine, cases[i].length,
+					   &world->store.paged, cases[i].offset));
 		assert_memory_equal(mine, stored, cases[i].length);
 		fill(mine, cases[i].length, 100 + i);
-		expect_done(transfer(world, connected, KIND_WRITE, mine, cases[i].length,
-				     &world->paged, cases[i].offset));
+		paged_expect_done(transfer(world, connected, KIND_WRITE, mine, cases[i].length,
+					   &world->store.paged, cases[i].offset));
 		assert_memory_equal(mine, stored, cases[i].length);
 	}
 	settle(world);
-	assert_int_equal(world->nr_left, world->nr_pages);
+	assert_int_equal(world->store.nr_left, world->store.nr_pages);
 	close_pair(connected, accepted);
 	free(mine);
 }
@@ -420,10 +295,12 @@ static void moves_nothing_by_itself(void **state)
 
 	connected = open_pair(world, &accepted);
 	for (enum kind kind = KIND_READ; kind <= KIND_DURABLE; kind++) {
-		expect_done(transfer(world, connected, kind, &byte, 0, &world->paged, 0));
-		expect_done(transfer(world, connected, kind, &byte, 0, &world->paged, PAGED_BYTES));
+		paged_expect_done(
+			transfer(world, connected, kind, &byte, 0, &world->store.paged, 0));
+		paged_expect_done(transfer(world, connected, kind, &byte, 0, &world->store.paged,
+					   PAGED_BYTES));
 	}
-	assert_int_equal(world->nr_pages, 0);
+	assert_int_equal(world->store.nr_pages, 0);
 	close_pair(connected, accepted);
 }
 
@@ -433,23 +310,24 @@ static void says_what_is_durable(void **state)
 	struct fabric_endpoint *connected, *accepted;
 	uint8_t word[WORD];
 
-	world->is_prompt = true;
+	world->store.is_waiting = false;
 	connected = open_pair(world, &accepted);
 	for (enum kind kind = KIND_READ; kind <= KIND_DURABLE; kind++) {
 		fill(word, WORD, 3 + kind);
-		expect_done(transfer(world, connected, kind, word, WORD, &world->paged, 8));
-		assert_memory_equal(word, world->store + 8, WORD);
-		assert_int_equal(world->pages[kind].copy.is_write, kind != KIND_READ);
-		assert_int_equal(world->pages[kind].copy.is_durable, kind == KIND_DURABLE);
-		assert_int_equal(world->pages[kind].copy.offset, 8);
-		assert_int_equal(world->pages[kind].copy.length, WORD);
+		paged_expect_done(
+			transfer(world, connected, kind, word, WORD, &world->store.paged, 8));
+		assert_memory_equal(word, world->store.bytes + 8, WORD);
+		assert_int_equal(world->store.pages[kind].copy.is_write, kind != KIND_READ);
+		assert_int_equal(world->store.pages[kind].copy.is_durable, kind == KIND_DURABLE);
+		assert_int_equal(world->store.pages[kind].copy.offset, 8);
+		assert_int_equal(world->store.pages[kind].copy.length, WORD);
 	}
 	close_pair(connected, accepted);
 }
 
 static void is_not_everywhere(void **state)
 {
-	struct fabric_pager pager = {.take = take};
+	struct fabric_pager pager = {.take = NULL};
 	struct fabric without = {.paged = NULL};
 	struct fabric_domain domain = {.fabric = &without};
 	struct fabric_memory memory;
@@ -479,18 +357,18 @@ static void replies_in_order(void **state)
 	ask_plain(world, fd, 5, WORD);
 	await_begun(world, 2);
 	await_begun(world, 3);
-	end_page(world, 3, 0);
-	end_page(world, 1, 0);
+	paged_store_end(&world->store, 3, 0);
+	paged_store_end(&world->store, 1, 0);
 	expect_silence(world, fd);
-	end_page(world, 0, 0);
-	expect_bytes(world, fd, world->store, LONG);
-	expect_bytes(world, fd, world->store + 1000, WORD);
+	paged_store_end(&world->store, 0, 0);
+	expect_bytes(world, fd, world->store.bytes, LONG);
+	expect_bytes(world, fd, world->store.bytes + 1000, WORD);
 	expect_silence(world, fd);
-	assert_int_equal(world->nr_left, 2);
-	end_page(world, 2, 0);
+	assert_int_equal(world->store.nr_left, 2);
+	paged_store_end(&world->store, 2, 0);
 	expect_ack(world, fd, WORD);
-	assert_memory_equal(world->store + 2000, word, WORD);
-	expect_bytes(world, fd, world->store + 3000, WORD);
+	assert_memory_equal(world->store.bytes + 2000, word, WORD);
+	expect_bytes(world, fd, world->store.bytes + 3000, WORD);
 	expect_bytes(world, fd, world->target->data + 5, WORD);
 	fabric_endpoint_close(endpoint);
 	close(fd);
@@ -505,12 +383,12 @@ static void completes_many_at_once(void **state)
 
 	connected = open_pair(world, &accepted);
 	for (unsigned i = 0; i < DEPTH; i++)
-		assert_int_equal(start_one(connected, false, mine + i * WORD, WORD, &world->paged,
-					   (uint64_t)i * 5000, i),
+		assert_int_equal(start_one(connected, false, mine + i * WORD, WORD,
+					   &world->store.paged, (uint64_t)i * 5000, i),
 				 0);
 	await_pages(world, DEPTH);
 	for (unsigned i = DEPTH; i-- > 0;)
-		end_page(world, i, i % 7 == 3 ? -EIO : 0);
+		paged_store_end(&world->store, i, i % 7 == 3 ? -EIO : 0);
 	for (unsigned i = 0; i < DEPTH; i++) {
 		struct fabric_completion completion = complete(world);
 
@@ -518,7 +396,7 @@ static void completes_many_at_once(void **state)
 		assert_int_equal(completion.status, i % 7 == 3 ? -EIO : 0);
 		assert_int_equal(completion.is_alone, i % 7 == 3);
 		if (completion.status == 0)
-			assert_memory_equal(mine + i * WORD, world->store + i * 5000, WORD);
+			assert_memory_equal(mine + i * WORD, world->store.bytes + i * 5000, WORD);
 	}
 	close_pair(connected, accepted);
 	free(mine);
@@ -536,17 +414,17 @@ static void takes_as_many_as_it_may_owe(void **state)
 		ask(world, fd, TCP_READ, i, WORD);
 	await_pages(world, TCP_REPLIES_MAX);
 	expect_asleep(world);
-	end_page(world, 1, 0);
+	paged_store_end(&world->store, 1, 0);
 	expect_asleep(world);
-	end_page(world, 0, 0);
-	expect_bytes(world, fd, world->store, WORD);
-	expect_bytes(world, fd, world->store + 1, WORD);
+	paged_store_end(&world->store, 0, 0);
+	expect_bytes(world, fd, world->store.bytes, WORD);
+	expect_bytes(world, fd, world->store.bytes + 1, WORD);
 	await_pages(world, TCP_REPLIES_MAX + 2);
 	expect_asleep(world);
 	for (unsigned i = 2; i < nr; i++) {
 		await_begun(world, i);
-		end_page(world, i, 0);
-		expect_bytes(world, fd, world->store + i, WORD);
+		paged_store_end(&world->store, i, 0);
+		expect_bytes(world, fd, world->store.bytes + i, WORD);
 	}
 	fabric_endpoint_close(endpoint);
 	close(fd);
@@ -566,12 +444,12 @@ static void sends_what_ended_outside_of_a_poll(void **state)
 		ask(world, fd, TCP_READ, i, WORD);
 		await_pages(world, i + 1);
 		expect_asleep(world);
-		end_page(world, i, 0);
+		paged_store_end(&world->store, i, 0);
 		assert_int_equal(fabric_queue_arm(queue), -EAGAIN);
 		poll_target(world);
 		expect_reply(fd, TCP_READ_REPLY, WORD);
 		assert_true(hear(fd, (uint8_t[WORD]){0}, WORD));
-		assert_int_equal(world->nr_left, i + 1);
+		assert_int_equal(world->store.nr_left, i + 1);
 		assert_int_equal(fabric_queue_arm(queue), 0);
 	}
 	fabric_endpoint_close(endpoint);
@@ -588,8 +466,8 @@ static void waits_for_memory(void **state)
 	uint8_t word[WORD];
 	int fds[2];
 
-	world->is_prompt = true;
-	world->room = WORD - 1;
+	world->store.is_waiting = false;
+	world->store.room = WORD - 1;
 	for (unsigned i = 0; i < 2; i++)
 		fds[i] = accept_peer(world->target, &endpoints[i]);
 	fill(word, WORD, 4);
@@ -599,15 +477,15 @@ static void waits_for_memory(void **state)
 	ask_plain(world, fds[0], 0, WORD);
 	expect_asleep(world);
 	ask(world, fds[1], TCP_READ, 100, WORD - 1);
-	expect_bytes(world, fds[1], world->store + 100, WORD - 1);
+	expect_bytes(world, fds[1], world->store.bytes + 100, WORD - 1);
 	ask_plain(world, fds[1], 0, WORD);
 	expect_bytes(world, fds[1], world->target->data, WORD);
 	expect_silence(world, fds[0]);
 	/* The pager has memory again, and its server polls. */
-	world->room = WORD;
+	world->store.room = WORD;
 	poll_target(world);
 	expect_ack(world, fds[0], WORD);
-	assert_memory_equal(world->store, word, WORD);
+	assert_memory_equal(world->store.bytes, word, WORD);
 	expect_bytes(world, fds[0], world->target->data, WORD);
 	for (unsigned i = 0; i < 2; i++) {
 		fabric_endpoint_close(endpoints[i]);
@@ -623,7 +501,7 @@ static void hands_memory_on_in_turn(void **state)
 	struct fabric_endpoint *endpoints[4];
 	int fds[4];
 
-	world->room = WORD;
+	world->store.room = WORD;
 	for (unsigned i = 0; i < 4; i++)
 		fds[i] = accept_peer(world->target, &endpoints[i]);
 	for (unsigned i = 0; i < 4; i++) {
@@ -634,12 +512,12 @@ static void hands_memory_on_in_turn(void **state)
 			await_pages(world, 1);
 	}
 	for (unsigned i = 0; i < 4; i++) {
-		assert_int_equal(world->nr_pages, i + 1);
+		assert_int_equal(world->store.nr_pages, i + 1);
 		expect_asleep(world);
-		end_page(world, i, 0);
-		expect_bytes(world, fds[3 - i], world->store + 10 * i, WORD);
+		paged_store_end(&world->store, i, 0);
+		expect_bytes(world, fds[3 - i], world->store.bytes + 10 * i, WORD);
 		/* It has left in that poll: the next one waits for no other event. */
-		if (i < 3 && world->nr_pages == i + 1) {
+		if (i < 3 && world->store.nr_pages == i + 1) {
 			assert_int_equal(fabric_queue_arm(world->target->queue), -EAGAIN);
 			poll_target(world);
 		}
@@ -657,7 +535,7 @@ static void hands_memory_of_the_closed_on(void **state)
 	struct fabric_endpoint *endpoints[3];
 	int fds[3];
 
-	world->room = WORD;
+	world->store.room = WORD;
 	for (unsigned i = 0; i < 3; i++) {
 		fds[i] = accept_peer(world->target, &endpoints[i]);
 		ask(world, fds[i], TCP_WRITE, i, WORD);
@@ -670,7 +548,7 @@ static void hands_memory_of_the_closed_on(void **state)
 	fabric_endpoint_close(endpoints[0]);
 	assert_int_equal(fabric_queue_arm(world->target->queue), -EAGAIN);
 	poll_target(world);
-	assert_int_equal(world->nr_pages, 2);
+	assert_int_equal(world->store.nr_pages, 2);
 	close(fds[1]);
 	await_closed(endpoints[1], -ECONNRESET);
 	await_pages(world, 3);
@@ -688,7 +566,7 @@ static void forgets_who_waits_for_memory(void **state)
 	struct fabric_endpoint *endpoints[2];
 	int fds[2];
 
-	world->room = 0;
+	world->store.room = 0;
 	for (unsigned i = 0; i < 2; i++) {
 		fds[i] = accept_peer(world->target, &endpoints[i]);
 		ask(world, fds[i], TCP_READ, 0, WORD);
@@ -700,9 +578,9 @@ static void forgets_who_waits_for_memory(void **state)
 	await_closed(endpoints[0], -ECONNRESET);
 	fabric_endpoint_close(endpoints[0]);
 	fabric_endpoint_close(endpoints[1]);
-	world->room = MIB;
+	world->store.room = MIB;
 	settle(world);
-	assert_int_equal(world->nr_pages, 0);
+	assert_int_equal(world->store.nr_pages, 0);
 	close(fds[1]);
 }
 
@@ -717,32 +595,34 @@ static void fails_one_by_one(void **state)
 	struct fabric_completion completion;
 	uint8_t *mine = allocate(LONG);
 
-	world->is_prompt = true;
+	world->store.is_waiting = false;
 	connected = open_pair(world, &accepted);
 	for (unsigned i = 0; i < 2 * 3 * sizeof(statuses) / sizeof(statuses[0]); i++) {
 		const int status = statuses[i / 6];
 
-		world->take_status = i % 2 ? status : 0;
-		world->prompt_status = status;
+		world->store.take_status = i % 2 ? status : 0;
+		world->store.prompt_status = status;
 		memset(mine, 0xbb, LONG);
-		completion = transfer(world, connected, i / 2 % 3, mine, LONG, &world->paged, i);
+		completion =
+			transfer(world, connected, i / 2 % 3, mine, LONG, &world->store.paged, i);
 		assert_int_equal(completion.context, 7);
 		assert_int_equal(completion.status, status);
 		assert_true(completion.is_alone);
 		assert_int_equal(count_bytes(mine, LONG, 0xbb), LONG);
-		world->take_status = world->prompt_status = 0;
-		expect_done(transfer(world, connected, KIND_READ, mine, LONG, &world->paged, i));
-		assert_memory_equal(mine, world->store + i, LONG);
-		expect_done(
+		world->store.take_status = world->store.prompt_status = 0;
+		paged_expect_done(
+			transfer(world, connected, KIND_READ, mine, LONG, &world->store.paged, i));
+		assert_memory_equal(mine, world->store.bytes + i, LONG);
+		paged_expect_done(
 			transfer(world, connected, KIND_READ, mine, WORD, &world->target->all, i));
 		assert_memory_equal(mine, world->target->data + i, WORD);
 		fill(mine, LONG, i);
-		expect_done(transfer(world, connected, KIND_WRITE, mine, LONG, &world->target->all,
-				     MIB));
+		paged_expect_done(transfer(world, connected, KIND_WRITE, mine, LONG,
+					   &world->target->all, MIB));
 		assert_memory_equal(mine, world->target->data + MIB, LONG);
 	}
 	settle(world);
-	assert_int_equal(world->nr_left, world->nr_pages);
+	assert_int_equal(world->store.nr_left, world->store.nr_pages);
 	close_pair(connected, accepted);
 	free(mine);
 }
@@ -755,9 +635,9 @@ static void says_only_codes_that_there_are(void **state)
 	struct fabric_endpoint *endpoint;
 	int fd = accept_peer(world->target, &endpoint);
 
-	world->is_prompt = true;
+	world->store.is_waiting = false;
 	for (unsigned i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
-		world->prompt_status = statuses[i];
+		world->store.prompt_status = statuses[i];
 		ask(world, fd, TCP_READ, 0, WORD);
 		expect_failed(world, fd, -EIO, WORD);
 	}
@@ -778,7 +658,7 @@ static void drops_the_payload_of_a_failed_write(void **state)
 	for (unsigned i = 0; i < 2 * sizeof(lengths) / sizeof(lengths[0]); i++) {
 		const uint32_t length = lengths[i / 2], first = i % 2 ? length / 2 : length;
 
-		world->take_status = -ENOSPC;
+		world->store.take_status = -ENOSPC;
 		ask(world, fd, i % 3 ? TCP_WRITE : TCP_WRITE_DURABLE, 0, length);
 		say(fd, noise, first);
 		if (i % 2)
@@ -788,7 +668,7 @@ static void drops_the_payload_of_a_failed_write(void **state)
 		expect_failed(world, fd, -ENOSPC, length);
 		expect_bytes(world, fd, world->target->data + i, WORD);
 	}
-	assert_int_equal(world->nr_pages, 0);
+	assert_int_equal(world->store.nr_pages, 0);
 	fabric_endpoint_close(endpoint);
 	close(fd);
 	free(noise);
@@ -807,14 +687,14 @@ static void expect_refusal(struct world *world, uint32_t type, uint64_t key, uin
 	await_closed(endpoint, -ECONNRESET);
 	fabric_endpoint_close(endpoint);
 	expect_end(fd);
-	assert_int_equal(world->nr_pages + world->nr_refused, 0);
+	assert_int_equal(world->store.nr_pages + world->store.nr_refused, 0);
 }
 
 static void refuses_what_peers_may_not(void **state)
 {
 	static const uint32_t types[] = {TCP_READ, TCP_WRITE, TCP_WRITE_DURABLE};
 	struct world *world = *state;
-	const uint64_t key = world->paged.key;
+	const uint64_t key = world->store.paged.key;
 
 	for (unsigned i = 0; i < 3; i++) {
 		expect_refusal(world, types[i], key, 0, FABRIC_PAGED_MAX + 1);
@@ -825,8 +705,8 @@ static void refuses_what_peers_may_not(void **state)
 		expect_refusal(world, types[i], key ^ 1, 0, 1);
 		if (types[i] == TCP_READ)
 			continue;
-		expect_refusal(world, types[i], world->read_only.key, 0, 1);
-		expect_refusal(world, types[i], world->read_only.key, 0, 0);
+		expect_refusal(world, types[i], world->store.read_only.key, 0, 1);
+		expect_refusal(world, types[i], world->store.read_only.key, 0, 0);
 	}
 	expect_refusal(world, TCP_WRITE_DURABLE, world->target->all.key, 0, 1);
 	expect_refusal(world, TCP_WRITE_DURABLE, world->target->all.key, 0, 0);
@@ -841,9 +721,9 @@ static void outlives_its_key(void **state)
 
 	ask(world, fd, TCP_READ, 0, WORD);
 	await_begun(world, 0);
-	fabric_memory_deregister(&world->paged);
-	end_page(world, 0, 0);
-	expect_bytes(world, fd, world->store, WORD);
+	fabric_memory_deregister(&world->store.paged);
+	paged_store_end(&world->store, 0, 0);
+	expect_bytes(world, fd, world->store.bytes, WORD);
 	ask(world, fd, TCP_READ, 0, WORD);
 	await_closed(endpoint, -ECONNRESET);
 	fabric_endpoint_close(endpoint);
@@ -866,10 +746,10 @@ static int start_middle(struct world *world, struct fabric_endpoint **endpoint)
 	ask(world, fd, TCP_WRITE, 0, LONG);
 	say(fd, noise, WORD);
 	await_pages(world, 5);
-	end_page(world, 0, 0);
-	expect_bytes(world, fd, world->store, WORD);
-	end_page(world, 3, -EIO);
-	assert_int_equal(world->nr_left, 1);
+	paged_store_end(&world->store, 0, 0);
+	expect_bytes(world, fd, world->store.bytes, WORD);
+	paged_store_end(&world->store, 3, -EIO);
+	assert_int_equal(world->store.nr_left, 1);
 	return fd;
 }
 
@@ -881,13 +761,13 @@ static void leaves_when_it_is_closed(void **state)
 	int fd = start_middle(world, &endpoint);
 
 	fabric_endpoint_close(endpoint);
-	assert_int_equal(world->nr_left, 5);
-	assert_null(world->pages[3].memory);
-	assert_null(world->pages[4].memory);
-	assert_non_null(world->pages[1].memory);
-	assert_non_null(world->pages[2].memory);
-	end_page(world, 1, 0);
-	end_page(world, 2, -EIO);
+	assert_int_equal(world->store.nr_left, 5);
+	assert_null(world->store.pages[3].memory);
+	assert_null(world->store.pages[4].memory);
+	assert_non_null(world->store.pages[1].memory);
+	assert_non_null(world->store.pages[2].memory);
+	paged_store_end(&world->store, 1, 0);
+	paged_store_end(&world->store, 2, -EIO);
 	settle(world);
 	expect_end(fd);
 }
@@ -900,10 +780,10 @@ static void leaves_when_its_peer_has_gone(void **state)
 
 	close(fd);
 	await_closed(endpoint, -ECONNRESET);
-	assert_int_equal(world->nr_left, 5);
-	end_page(world, 1, 0);
+	assert_int_equal(world->store.nr_left, 5);
+	paged_store_end(&world->store, 1, 0);
 	fabric_endpoint_close(endpoint);
-	assert_int_equal(world->nr_left, 5);
+	assert_int_equal(world->store.nr_left, 5);
 }
 
 /* ---- A peer that does not read */
@@ -917,8 +797,8 @@ static void outlasts_who_does_not_read(void **state)
 	const unsigned nr = 40;
 	int fds[2], bytes = 64 << 10;
 
-	world->is_prompt = true;
-	world->room = 8 * FABRIC_PAGED_MAX;
+	world->store.is_waiting = false;
+	world->store.room = 8 * FABRIC_PAGED_MAX;
 	for (unsigned i = 0; i < 2; i++)
 		fds[i] = accept_peer(world->target, &endpoints[i]);
 	assert_int_equal(setsockopt(fds[0], SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)), 0);
@@ -926,8 +806,8 @@ static void outlasts_who_does_not_read(void **state)
 		ask(world, fds[0], TCP_READ, i, FABRIC_PAGED_MAX);
 	await_lacking(world, endpoints[0]);
 	expect_asleep(world);
-	assert_int_equal(world->nr_pages - world->nr_left, 8);
-	assert_int_equal(world->room, 0);
+	assert_int_equal(world->store.nr_pages - world->store.nr_left, 8);
+	assert_int_equal(world->store.room, 0);
 	ask_plain(world, fds[1], 7, WORD);
 	expect_bytes(world, fds[1], world->target->data + 7, WORD);
 	for (unsigned i = 0; i < nr; i++) {
@@ -943,10 +823,10 @@ static void outlasts_who_does_not_read(void **state)
 			assert_true(part > 0);
 			nr_heard += (size_t)part;
 		}
-		assert_memory_equal(heard, world->store + i, FABRIC_PAGED_MAX);
+		assert_memory_equal(heard, world->store.bytes + i, FABRIC_PAGED_MAX);
 	}
 	settle(world);
-	assert_int_equal(world->nr_left, nr);
+	assert_int_equal(world->store.nr_left, nr);
 	for (unsigned i = 0; i < 2; i++) {
 		fabric_endpoint_close(endpoints[i]);
 		close(fds[i]);

@@ -149,6 +149,31 @@ static void test_hints(void **state)
 	assert_int_equal(heat_told(&block, HEAT_HINT_MEAN + 16), HEAT_LEVEL_MEAN - HEAT_OCTAVE);
 }
 
+/* What a block does says more than a hint that comes with each put. */
+static void test_wrong_hints_are_unlearnt(void **state)
+{
+	struct streams_put request = {.lba = 1, .hint = HEAT_HINT_MEAN - 48};
+	struct streams streams;
+	uint64_t pace;
+	uint8_t heat = 0;
+	unsigned cold;
+
+	(void)state;
+	streams_init(&streams, STREAMS_DEFAULT, NR_BLOCKS);
+	request.heat = &heat;
+	cold = streams_put(&streams, &request, &pace);
+	assert_int_equal(heat_level(heat), HEAT_LEVEL_MEAN + 3 * HEAT_OCTAVE);
+	request.is_overwrite = true;
+	request.survived = NR_BLOCKS / 16;
+	for (unsigned i = 0; i < 20; i++)
+		streams_put(&streams, &request, &pace);
+	assert_in_range(heat_level(heat), HEAT_LEVEL_MEAN - 5 * HEAT_OCTAVE,
+			HEAT_LEVEL_MEAN - 3 * HEAT_OCTAVE);
+	/* The block is trimmed, and its number used for something else. */
+	request.is_overwrite = false;
+	assert_int_equal(streams_put(&streams, &request, &pace), cold);
+}
+
 /* ---- Streams */
 
 static unsigned put(struct streams *streams, uint64_t lba, uint64_t now, uint64_t *pace)
@@ -176,6 +201,7 @@ static void test_streams_by_rate(void **state)
 		last = nr;
 		for (unsigned hint = 1; hint < 256; hint++) {
 			request.hint = (uint8_t)hint;
+			heat = 0;
 			stream = streams_put(&streams, &request, &pace);
 			assert_true(stream < nr && stream <= last);
 			assert_int_equal(pace, 0);
@@ -187,8 +213,10 @@ static void test_streams_by_rate(void **state)
 	}
 	/* 16 times the rate are two streams apart. */
 	streams_init(&streams, STREAMS_DEFAULT, NR_BLOCKS);
+	heat = 0;
 	request.hint = HEAT_HINT_MEAN + 32;
 	stream = streams_put(&streams, &request, &pace);
+	heat = 0;
 	request.hint = HEAT_HINT_MEAN - 32;
 	assert_int_equal(streams_put(&streams, &request, &pace), stream + 2);
 }
@@ -517,6 +545,7 @@ TEST_GROUP(flash_policy)
 		cmocka_unit_test(test_survival_adds_up),
 		cmocka_unit_test(test_extremes),
 		cmocka_unit_test(test_hints),
+		cmocka_unit_test(test_wrong_hints_are_unlearnt),
 		cmocka_unit_test(test_streams_by_rate),
 		cmocka_unit_test(test_sequences),
 		cmocka_unit_test(test_first_writes_are_no_sequence),

@@ -337,6 +337,17 @@ static void test_hints_help(void **state)
 	assert_true(part_of_gain("zipf-0.99", SIMULATE_HINTED) > 0.95);
 }
 
+/* Two hints say less than the estimate learns, so they may only begin it. */
+static void test_coarse_hints_help(void **state)
+{
+	static const char *const traces[] = {"80/20", "95/20", "95/5", "zipf-0.99", "zipf-1.13"};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(traces) / sizeof(traces[0]); i++)
+		assert_true(run(traces[i], SIMULATE_TOLD).amplification <
+			    0.985 * run(traces[i], SIMULATE_OURS).amplification);
+}
+
 static void test_uniform_costs_little(void **state)
 {
 	(void)state;
@@ -389,6 +400,7 @@ TEST_GROUP(flash_simulate)
 		cmocka_unit_test(test_sequential_writes_move_nothing),
 		cmocka_unit_test(test_skew_is_learnt),
 		cmocka_unit_test(test_hints_help),
+		cmocka_unit_test(test_coarse_hints_help),
 		cmocka_unit_test(test_uniform_costs_little),
 		cmocka_unit_test(test_sequences_are_kept_apart),
 		cmocka_unit_test(test_too_small),

@@ -334,7 +334,8 @@ static bool put_found(struct attr_cache *cache, const struct attr_cache_mark *ma
 {
 	const struct attr_cache_inode *directory = attr_cache_find(cache, dir->ino);
 
-	if (found && is_usable_answer(cache, mark, found))
+	/* Without links it has no attributes: the manager could not tell them. */
+	if (found && found->nlink != 0 && is_usable_answer(cache, mark, found))
 		attr_cache_put_delegated(cache, found);
 	/* A change of this name may be under way, and have been carried out since. */
 	return is_usable_answer(cache, mark, dir) && directory && directory->nr_changing == 0 &&

@@ -9,7 +9,7 @@
 /* The lock is held. */
 static void fill_end(struct file_inode *inode, Afar__FileEnd *message)
 {
-	ends_stop(&inode->ends);
+	ends_begin_giving(&inode->ends);
 	message->ino = inode->ino;
 	message->end = inode->end;
 	message->layout = inode->layout;
@@ -82,25 +82,64 @@ void fs_stop_ends(struct afar_fs *fs)
 	pthread_mutex_unlock(&fs->lock);
 }
 
+void inode_end_giving(struct afar_fs *fs, uint64_t ino)
+{
+	struct file_inode *inode;
+
+	pthread_mutex_lock(&fs->lock);
+	inode = inode_cached(fs, ino);
+	if (inode) {
+		pthread_mutex_lock(&inode->lock);
+		ends_end_giving(&inode->ends);
+		pthread_mutex_unlock(&inode->lock);
+	}
+	pthread_mutex_unlock(&fs->lock);
+}
+
 int inode_know_end(struct file_inode *inode)
 {
 	Afar__FileEnd message = AFAR__FILE_END__INIT;
 	bool is_known;
-	int ret;
+	int ret = 0;
 
 	pthread_mutex_lock(&inode->lock);
 	is_known = inode->ends.until == 0 && inode->ends.untold == 0;
 	fill_end(inode, &message);
+	/* An append that relies on its being ours gives it when its bytes have arrived. */
+	message.gives_end = !inode->ends.is_appending;
 	pthread_mutex_unlock(&inode->lock);
-	if (is_known)
-		return 0;
-	ret = fs_hold_one(inode->fs, NULL, FILE_HOLD(END, end, &message), NULL);
+	if (!is_known)
+		ret = fs_hold_one(inode->fs, NULL, FILE_HOLD(END, end, &message), NULL);
 	/* It is not open to write any more: who has closed it has told. */
 	ret = ret == -EBADF ? 0 : ret;
 	pthread_mutex_lock(&inode->lock);
+	ends_end_giving(&inode->ends);
 	if (ret == 0)
 		inode->ends.untold = 0;
 	pthread_mutex_unlock(&inode->lock);
+	return ret;
+}
+
+int fs_know_end(struct afar_fs *fs, uint64_t ino)
+{
+	struct file_inode *inode;
+	bool is_untold = false;
+	int ret = 0;
+
+	pthread_mutex_lock(&fs->lock);
+	inode = inode_cached(fs, ino);
+	if (inode) {
+		pthread_mutex_lock(&inode->lock);
+		is_untold = inode->ends.untold != 0;
+		pthread_mutex_unlock(&inode->lock);
+	}
+	if (is_untold)
+		inode_ref(inode);
+	pthread_mutex_unlock(&fs->lock);
+	if (is_untold) {
+		ret = inode_know_end(inode);
+		inode_unref(inode);
+	}
 	return ret;
 }
 

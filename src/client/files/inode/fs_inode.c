@@ -471,6 +471,8 @@ bool inode_begin_telling(struct afar_fs *fs, uint64_t ino, Afar__FileEnd *messag
 		message->end = inode->end;
 		message->layout = inode->layout;
 		message->voids_slot = inode->ends.has_failed;
+		if (message->gives_end)
+			ends_begin_giving(&inode->ends);
 		pthread_mutex_unlock(&inode->lock);
 	}
 	pthread_mutex_unlock(&fs->lock);

@@ -212,13 +212,14 @@ static void tell_written(struct afar_fs *fs, uint64_t ino, bool gives_end)
 	struct telling *telling;
 	int64_t written_at;
 	bool is_written;
+	int ret;
 	Afar__FileEnd message = AFAR__FILE_END__INIT;
 	Afar__FileHold operation = AFAR__FILE_HOLD__INIT, *operations = &operation;
 	Afar__FilesHold hold = AFAR__FILES_HOLD__INIT;
 
 	telling = malloc(sizeof(*telling));
-	is_written = telling && inode_begin_telling(fs, ino, &message, &written_at);
 	message.gives_end = gives_end;
+	is_written = telling && inode_begin_telling(fs, ino, &message, &written_at);
 	if (!telling || (!is_written && !(gives_end && inode_give_end(fs, ino, &message)))) {
 		free(telling);
 		return;
@@ -229,8 +230,11 @@ static void tell_written(struct afar_fs *fs, uint64_t ino, bool gives_end)
 	hold.fs = fs->ns->number;
 	hold.operations = &operations;
 	hold.n_operations = 1;
-	if (session_tell_then(fs->ns->session, RPC_REQUEST(FILES_HOLD, files_hold, &hold),
-			      end_telling, telling)) {
+	ret = session_tell_then(fs->ns->session, RPC_REQUEST(FILES_HOLD, files_hold, &hold),
+				end_telling, telling);
+	if (gives_end)
+		inode_end_giving(fs, ino);
+	if (ret) {
 		inode_end_telling(fs, ino, message.number, false);
 		free(telling);
 		return;

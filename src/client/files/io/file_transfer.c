@@ -492,7 +492,8 @@ static int append(struct afar_file *file, const struct afar_file_vector *vectors
 		return error_code(-ENOMEM);
 	pthread_mutex_lock(&inode->appending);
 	pthread_mutex_lock(&inode->lock);
-	is_ours = end_begin_append(inode);
+	/* Between the parts of what belongs together the manager alone keeps others out. */
+	is_ours = !is_more && !inode->appends_more && end_begin_append(inode);
 	if (!is_ours) {
 		pthread_mutex_unlock(&inode->lock);
 		ret = inode_begin_append(inode);
@@ -512,10 +513,11 @@ static int append(struct afar_file *file, const struct afar_file_vector *vectors
 	pthread_mutex_lock(&inode->lock);
 	inode->appending_to = 0;
 	pthread_mutex_unlock(&inode->lock);
+	inode->appends_more = is_more && ret == 0;
 	if (is_ours)
 		end_end_append(inode);
 	else
-		inode_end_append(inode, is_more && ret == 0);
+		inode_end_append(inode, inode->appends_more);
 out_free:
 	pthread_mutex_unlock(&inode->appending);
 	free(placed);

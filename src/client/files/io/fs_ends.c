@@ -121,7 +121,7 @@ int end_take_slot(struct file_inode *inode, uint64_t slot)
 	return 0;
 }
 
-uint64_t end_begin_asking(struct file_inode *inode, bool *wants_end, bool *voids_slot)
+uint64_t end_begin_asking(struct file_inode *inode, Afar__FileEnd *message)
 {
 	const bool may = session_has_feature(inode->fs->ns->session, RPC_FEATURE_ENDS);
 	struct file_ends *ends = &inode->ends;
@@ -129,23 +129,27 @@ uint64_t end_begin_asking(struct file_inode *inode, bool *wants_end, bool *voids
 
 	pthread_mutex_lock(&inode->lock);
 	/* An append of ours relies on what was ours. The manager must not give that to others before it has arrived. */
-	*wants_end = may && ends->slot != 0 && !ends->is_appending;
-	if (*wants_end)
+	message->wants_end = may && ends->slot != 0 && !ends->is_appending && ends->nr_giving == 0;
+	if (message->wants_end)
 		ends_stop(ends);
-	*voids_slot = ends->has_failed;
+	message->voids_slot = ends->has_failed;
+	message->asks_to_append = !ends->has_appended;
 	number = ends->number;
 	pthread_mutex_unlock(&inode->lock);
 	return number;
 }
 
-void end_asked(struct file_inode *inode, uint64_t number, uint64_t asked_at, bool has_end)
+void end_asked(struct file_inode *inode, uint64_t number, uint64_t asked_at,
+	       const Afar__FileEnd *message, bool has_end)
 {
 	struct file_ends *ends = &inode->ends;
 
 	pthread_mutex_lock(&inode->lock);
 	/* Else it was asked for since. */
-	if (has_end && ends->number == number && ends->slot != 0)
+	if (has_end && ends->number == number && ends->slot != 0) {
 		ends->until = asked_at + KEPT_NS;
+		ends->may_append = !message->asks_to_append;
+	}
 	pthread_mutex_unlock(&inode->lock);
 }
 
@@ -155,7 +159,8 @@ bool end_begin_append(struct file_inode *inode)
 {
 	struct file_ends *ends = &inode->ends;
 
-	ends->is_appending = ends->slot != 0 && is_ours(ends);
+	ends->has_appended = true;
+	ends->is_appending = ends->slot != 0 && ends->may_append && is_ours(ends);
 	return ends->is_appending;
 }
 

@@ -36,11 +36,12 @@ int end_write(struct file_inode *inode, struct end_claim *claim);
 
 /* Takes the slot that the manager has given. */
 int end_take_slot(struct file_inode *inode, uint64_t slot);
-/* Around asking the manager for the end. The end is not ours meanwhile. `voids_slot`: the manager is to hear that the slot counts for nothing. */
-uint64_t end_begin_asking(struct file_inode *inode, bool *wants_end, bool *voids_slot);
-void end_asked(struct file_inode *inode, uint64_t number, uint64_t asked_at, bool has_end);
+/* Around asking the manager for the end, by the message. The end is not ours meanwhile. Returns the number of that time. */
+uint64_t end_begin_asking(struct file_inode *inode, Afar__FileEnd *message);
+void end_asked(struct file_inode *inode, uint64_t number, uint64_t asked_at,
+	       const Afar__FileEnd *message, bool has_end);
 
-/* An append takes the end without asking the manager, if it is ours. False: it is not. The lock is held. */
+/* An append takes the end without asking the manager, if it is ours and the manager knows that we append. False: it asks. The lock is held. */
 bool end_begin_append(struct file_inode *inode);
 /* Its bytes have arrived, or never will. */
 void end_end_append(struct file_inode *inode);

@@ -323,19 +323,17 @@ static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 	struct inode_commit commit;
 	uint64_t nr_reclaims, number, asked_at;
 	struct fs_answer answer;
-	bool wants_end, voids_slot, is_answered;
+	bool is_answered;
 	int ret;
 
-	number = end_begin_asking(inode, &wants_end, &voids_slot);
-	message.wants_end = wants_end;
-	message.voids_slot = voids_slot;
+	number = end_begin_asking(inode, &message);
 	/* With the end it hears that the file was written. */
 	inode_begin_commit(inode, &commit);
 	atomic_store(&inode->touched, INODE_TOLD);
 	message.ino = inode->ino;
 	message.end = end;
 	message.layout = layout;
-	is_answered = wants_end || voids_slot;
+	is_answered = message.wants_end || message.voids_slot;
 	do {
 		/* If the manager has restarted since it answered, it was not told of this end. */
 		nr_reclaims = fs_count_reclaims(inode->fs);
@@ -354,9 +352,9 @@ static int call_end(struct file_inode *inode, uint64_t end, uint64_t layout)
 		pthread_mutex_unlock(&inode->lock);
 		if (!is_answered)
 			continue;
-		end_asked(inode, number, asked_at, answer.results[0]->has_end);
+		end_asked(inode, number, asked_at, &message, answer.results[0]->has_end);
 		/* It has another layout then. */
-		if (voids_slot)
+		if (message.voids_slot)
 			ret = inode_take(inode, answer.results[0]);
 		fs_answer_free(&answer);
 		if (ret)

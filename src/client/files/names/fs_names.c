@@ -464,6 +464,8 @@ static Afar__FileSet message_of(uint64_t ino, unsigned mask, const struct afar_f
 	return message;
 }
 
+#define TIMES (AFAR_SET_MTIME | AFAR_SET_MTIME_NOW)
+
 static int setattr(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, unsigned mask,
 		   const struct afar_file_stat *to, struct afar_file_stat *out)
 {
@@ -483,7 +485,11 @@ static int setattr(struct afar_fs *fs, const struct fs_who *who, uint64_t ino, u
 		ret = fs_look_one(fs, who, FILE_LOOK(STAT, stat, &stat), &answer);
 	} else {
 		/* Earlier writes are told no more: the time that is set now replaces theirs. */
-		is_touched = rest & (AFAR_SET_MTIME | AFAR_SET_MTIME_NOW) && inode_untouch(fs, ino);
+		if (rest & TIMES)
+			ret = fs_know_end(fs, ino);
+		if (ret)
+			return ret;
+		is_touched = rest & TIMES && inode_untouch(fs, ino);
 		ret = fs_change_one(fs, who, FILE_CHANGE(SET, set, &message), &answer);
 		if (ret && is_touched)
 			inode_touch_again(fs, ino);

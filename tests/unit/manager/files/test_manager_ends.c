@@ -32,6 +32,17 @@ static void give(uint64_t session, uint64_t ino)
 	fixture_send(&fixture, &client, ++client.next_id, request, &given);
 }
 
+static void give_and_keep_times(uint64_t session, uint64_t ino)
+{
+	Afar__Request *request = ask_end(ino, END, 0);
+
+	(void)session;
+	hold_of(request)->end->gives_end = true;
+	hold_of(request)->end->keeps_times = true;
+	drop(given);
+	fixture_send(&fixture, &client, ++client.next_id, request, &given);
+}
+
 static bool has_end(const Afar__Reply *reply)
 {
 	assert_int_equal(reply->status, 0);
@@ -39,18 +50,24 @@ static bool has_end(const Afar__Reply *reply)
 	return reply->file_results->results[0]->has_end;
 }
 
-/* Tells of an end, and wants it. Returns whether it is the session's. */
-static bool tell(struct fake_client *who, uint64_t ino, uint64_t end)
+/* Tells of an end, and wants it, perhaps not to append. Returns whether it is the session's. */
+static bool tell_as(struct fake_client *who, uint64_t ino, uint64_t end, bool asks_to_append)
 {
 	Afar__Request *request = ask_end(ino, end, 0);
 	Afar__Reply *reply;
 	bool is;
 
 	hold_of(request)->end->wants_end = true;
+	hold_of(request)->end->asks_to_append = asks_to_append;
 	reply = fixture_ask(&fixture, who, request);
 	is = has_end(reply);
 	drop(reply);
 	return is;
+}
+
+static bool tell(struct fake_client *who, uint64_t ino, uint64_t end)
+{
+	return tell_as(who, ino, end, false);
 }
 
 static uint64_t extend(struct fake_client *who, uint64_t ino, uint64_t length)
@@ -134,6 +151,9 @@ static void begin_on(void)
 {
 	file = must_make(ROOT, "f", S_IFREG | 0644);
 	FILE_DO(ask_file_open(file, HANDLE), 0);
+	/* One that does not grow again has no slot. */
+	assert_int_equal(extend(&client, file, ROOM / 4), 0);
+	assert_false(tell(&client, file, TOLD));
 	assert_int_not_equal(extend(&client, file, ROOM), 0);
 	assert_true(tell(&client, file, TOLD));
 	put_slot(file, 0, END);
@@ -294,6 +314,32 @@ static void test_silent(void **state)
 	OTHER_DO(ask_file_close(2), 0);
 }
 
+/* It said once that it would append more, and has had the end for that long since. */
+static void test_silent_after_more(void **state)
+{
+	FILE_DO(ask_append(file), 0);
+	FILE_DO(ask_appended_more(file), 0);
+	assert_true(tell(&client, file, TOLD));
+	fixture_advance(&fixture, 200);
+	assert_true(tell(&client, file, TOLD));
+	test_silent(state);
+}
+
+/* It does not append unasked, so others need not wait for it to do so. */
+static void test_silent_and_asks(void **state)
+{
+	(void)state;
+	assert_true(tell_as(&client, file, TOLD, true));
+	fixture.are_clients_silent = true;
+	file_send(&other, ask_file_open(file, 2), &answer);
+	fixture_advance(&fixture, END_GIVEN_MS);
+	fixture_advance(&fixture, 100);
+	expect_result(&answer, 0);
+	OTHER_DO(ask_append(file), 0);
+	OTHER_DO(ask_appended(file), 0);
+	OTHER_DO(ask_file_close(2), 0);
+}
+
 /* A call that has no time to wait for it is told nothing. */
 static void test_silent_for_too_long(void **state)
 {
@@ -329,6 +375,56 @@ static void test_silent_and_back(void **state)
 	OTHER_DO(ask_append(file), 0);
 	OTHER_DO(ask_appended(file), 0);
 	OTHER_DO(ask_file_close(2), 0);
+}
+
+/* It tells while the slot cannot be read. Nobody waits for that any more. */
+static void test_silent_and_back_while_away(void **state)
+{
+	(void)state;
+	fixture.are_clients_silent = true;
+	refuse(-EAGAIN);
+	file_send(&other, ask_stat(file), &answer);
+	fixture_advance(&fixture, END_GIVEN_MS);
+	fixture_advance(&fixture, 100);
+	assert_null(answer);
+	fixture.are_clients_silent = false;
+	give(0, file);
+	fixture_advance(&fixture, 1);
+	expect_result(&answer, 0);
+	expect_other_size(END);
+	/* It is given to nobody before that. */
+	assert_false(tell(&client, file, END));
+	refuse(0);
+	fixture_advance(&fixture, 2000);
+	assert_true(tell(&client, file, END));
+}
+
+/* A server has gone, perhaps with the slot. */
+static void test_told_when_a_server_goes(void **state)
+{
+	Afar__FileAttributes attributes = {0};
+
+	(void)state;
+	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
+	assert_int_equal(attributes.size, TOLD);
+	fixture_disconnect(&fixture, 1);
+	assert_int_equal(file_do(&client, ask_stat(file), &attributes), 0);
+	assert_int_equal(attributes.size, END);
+	assert_int_equal(fixture_join(&fixture, 1, fixture.servers[1].capacity), 0);
+}
+
+/* Its times were set after what it wrote, and stay. */
+static void test_given_with_times_set(void **state)
+{
+	Afar__FileAttributes before = {0}, after = {0};
+
+	(void)state;
+	assert_int_equal(file_do(&client, ask_stat(file), &before), 0);
+	fixture_advance(&fixture, 1000);
+	fixture.revoked = give_and_keep_times;
+	assert_int_equal(file_do(&other, ask_stat(file), &after), 0);
+	assert_int_equal(after.size, END);
+	assert_int_equal(after.mtime, before.mtime);
 }
 
 /* Its connection has ended with the question. It is back and idle, and asked once more by who appends. */
@@ -385,7 +481,28 @@ static void test_gone_after_that(void **state)
 	fixture_advance(&fixture, 100);
 	expect_result(&answer, 0);
 	assert_int_equal(nr_cleared(), 0);
+	/* It has gone on until then, because its machine slept. */
+	put_slot(file, 0, END + 1000);
 	lose_client();
+	assert_int_equal(nr_reads(), 2);
+	assert_int_equal(nr_cleared(), 1);
+	expect_other_size(END + 1000);
+}
+
+/* It has answered before it went, so nothing is left to read. */
+static void test_gone_after_its_answer(void **state)
+{
+	(void)state;
+	fixture.are_clients_silent = true;
+	file_send(&other, ask_stat(file), &answer);
+	fixture_advance(&fixture, END_GIVEN_MS);
+	fixture_advance(&fixture, 100);
+	expect_result(&answer, 0);
+	fixture.are_clients_silent = false;
+	give(0, file);
+	put_slot(file, 0, END + 1000);
+	lose_client();
+	assert_int_equal(nr_reads(), 1);
 	assert_int_equal(nr_cleared(), 1);
 	expect_other_size(END);
 }
@@ -506,7 +623,9 @@ static void test_many(void **state)
 		snprintf(name, sizeof(name), "many-%u", i);
 		inos[i] = must_make(ROOT, name, S_IFREG | 0644);
 		FILE_DO(ask_file_open(inos[i], 100 + i), 0);
-		nr_slots += extend(&client, inos[i], 1) != 0;
+		extend(&client, inos[i], 1);
+		tell(&client, inos[i], 1);
+		nr_slots += extend(&client, inos[i], 2 * FILE_UNIT + 1) != 0;
 		tell(&client, inos[i], TOLD);
 	}
 	lose_client();
@@ -728,12 +847,18 @@ TEST_GROUP(manager_ends)
 		ENDS_TEST(test_not_asked),
 		ENDS_TEST(test_closed),
 		ENDS_TEST(test_silent),
+		ENDS_TEST(test_silent_after_more),
+		ENDS_TEST(test_silent_and_asks),
 		ENDS_TEST(test_silent_for_too_long),
 		ENDS_TEST(test_silent_and_back),
+		ENDS_TEST(test_silent_and_back_while_away),
+		ENDS_TEST(test_told_when_a_server_goes),
+		ENDS_TEST(test_given_with_times_set),
 		ENDS_TEST(test_asked_again),
 		ENDS_TEST(test_gone),
 		ENDS_TEST_FLASH(test_gone),
 		ENDS_TEST(test_gone_after_that),
+		ENDS_TEST(test_gone_after_its_answer),
 		ENDS_TEST(test_away),
 		ENDS_TEST(test_away_and_listed),
 		ENDS_TEST(test_unreadable),
