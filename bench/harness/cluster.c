@@ -58,6 +58,7 @@ struct cluster {
 	const char *scrub;     /* the rate; NULL: the usual one */
 	const char *cache;     /* NULL: nothing is said of it */
 	bool is_sleepy;
+	bool has_metrics;
 };
 
 static int find_program(char *out, size_t size)
@@ -258,6 +259,7 @@ struct arguments {
 	char lanes[96];
 	char control[32];
 	char congestion[32];
+	char metrics[32];
 };
 
 static void add(struct arguments *arguments, const char *flag, const char *value)
@@ -274,6 +276,9 @@ static void begin_arguments(struct arguments *arguments, const struct cluster *c
 	add(arguments, "--role", role);
 	add(arguments, "--data", process->folder);
 	add(arguments, "--ready-fd", "3");
+	snprintf(arguments->metrics, sizeof(arguments->metrics), "%s:0", cluster->own_host);
+	if (cluster->has_metrics)
+		add(arguments, "--metrics", arguments->metrics);
 }
 
 /* Adds what a server lends, and how it is reached. */
@@ -422,7 +427,8 @@ int cluster_start_on_store(const struct cluster_store *store, uint64_t server_by
 				       .flash = store->path,
 				       .cache = store->cache,
 				       .scrub = store->scrub,
-				       .is_sleepy = store->is_sleepy};
+				       .is_sleepy = store->is_sleepy,
+				       .has_metrics = store->has_metrics};
 
 	return start(&wanted, 1, out);
 }
@@ -564,6 +570,29 @@ void cluster_move_store(struct cluster *cluster, unsigned i, const char *path)
 const char *cluster_server_folder(const struct cluster *cluster, unsigned i)
 {
 	return cluster->is_whole ? cluster->manager.folder : cluster->servers[i].folder;
+}
+
+int cluster_metrics(const struct cluster *cluster, unsigned i, char *out, size_t size)
+{
+	const struct daemon_process *process =
+		i < CLUSTER_SERVERS_MAX ? &cluster->servers[i] : &cluster->manager;
+	static const char said[] = "afard: metrics at http://";
+	char path[128], line[512];
+	int ret = -ENOENT;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/log", process->folder);
+	file = fopen(path, "re");
+	while (file && ret && fgets(line, sizeof(line), file)) {
+		if (strncmp(line, said, sizeof(said) - 1) != 0)
+			continue;
+		snprintf(out, size, "%.*s", (int)strcspn(line + sizeof(said) - 1, "/\n"),
+			 line + sizeof(said) - 1);
+		ret = 0;
+	}
+	if (file)
+		fclose(file);
+	return ret ? bench_fail(ret, "%s: it does not say where the metrics are", path) : 0;
 }
 
 const char *cluster_uri(const struct cluster *cluster)

@@ -34,6 +34,7 @@ struct cluster_store {
 	const char *scrub; /* the rate; NULL: the usual one */
 	bool is_sleepy;	   /* the server does not spin before it sleeps */
 	const char *transport; /* of the server's lane; NULL: tcp */
+	bool has_metrics;      /* its daemons show them: cluster_metrics() */
 };
 /* Starts a cluster with one server, which also lends the store. */
 int cluster_start_on_store(const struct cluster_store *store, uint64_t server_bytes,
@@ -77,6 +78,8 @@ const char *cluster_server_folder(const struct cluster *cluster, unsigned i);
 /* Returns the URI for afar_session_open(); it names the key too. */
 const char *cluster_uri(const struct cluster *cluster);
 pid_t cluster_manager(const struct cluster *cluster);
+/* Finds where a daemon shows its metrics, `HOST:PORT`: server `i`, or the manager with i = CLUSTER_SERVERS_MAX. */
+int cluster_metrics(const struct cluster *cluster, unsigned i, char *out, size_t size);
 pid_t cluster_server(const struct cluster *cluster, unsigned i);
 
 #endif

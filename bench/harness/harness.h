@@ -151,6 +151,7 @@ extern const struct bench_suite bench_suite_flash;
 extern const struct bench_suite bench_suite_flash_tier;
 extern const struct bench_suite bench_suite_limit;
 extern const struct bench_suite bench_suite_local;
+extern const struct bench_suite bench_suite_metrics;
 extern const struct bench_suite bench_suite_parallel;
 extern const struct bench_suite bench_suite_peers;
 extern const struct bench_suite bench_suite_preload;

@@ -10,7 +10,7 @@ if "$AFAR" bench 2>&1 | grep 'no benchmarks'; then
 	exit 77
 fi
 "$AFAR" bench >suites
-for suite in apps barrier cache clients control file flash flash-tier limit local parallel peers preload python queue region registration rights sharing verbs volume; do
+for suite in apps barrier cache clients control file flash flash-tier limit local metrics parallel peers preload python queue region registration rights sharing verbs volume; do
 	grep -q "^  $suite " suites || fail "suite $suite is not listed"
 done
 

@@ -21,6 +21,7 @@
 struct tier_cluster {
 	/* Before it starts: */
 	bool is_sleepy;	       /* the server does not spin before it sleeps */
+	bool has_metrics;      /* the daemons show them */
 	const char *transport; /* of its lane; NULL: tcp */
 	const char *cache;     /* pages are kept in so much memory; NULL: not said */
 	const char *scrub;     /* the rate; NULL: the usual one */

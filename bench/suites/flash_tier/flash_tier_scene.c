@@ -13,8 +13,9 @@
 int tier_cluster_start(struct tier_cluster *cluster, uint64_t file_bytes, bool is_sparse,
 		       uint64_t memory_bytes)
 {
-	const struct cluster_store store = {cluster->file.path, cluster->cache, cluster->scrub,
-					    cluster->is_sleepy, cluster->transport};
+	const struct cluster_store store = {cluster->file.path, cluster->cache,
+					    cluster->scrub,	cluster->is_sleepy,
+					    cluster->transport, cluster->has_metrics};
 	int ret = is_sparse ? flash_file_make_sparse(&cluster->file, file_bytes)
 			    : flash_file_make(&cluster->file, file_bytes);
 

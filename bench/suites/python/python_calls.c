@@ -3,8 +3,8 @@
  * Rows of suite `python` on single calls: Region.read_into() with a numpy array, beside afar_region_pread(). The row of small reads has
  * what Python adds to a call. Its reference is what that may be.
  *
- * Each measurement is a new process with a new session and a new buffer, in C as in Python: two buffers of one process differ by up to a
- * tenth, for as long as it lives.
+ * Each measurement is a new process with a new buffer, in C as in Python. Where a process's buffer lies makes up to a tenth, for as long
+ * as the process lives.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ struct kind {
 	unsigned nr;
 };
 
-/* What a child measures. */
+/* The order for a child. */
 struct calls {
 	const char *uri;
 	const struct bench_row *row;
