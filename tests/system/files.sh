@@ -90,7 +90,7 @@ refused 1 'nowhere' "$AFAR" fs check nowhere
 refused 1 'nowhere' "$AFAR" fs rm nowhere
 refused 1 'nowhere' "$AFAR" ls /nowhere
 refused 1 'nowhere' "$AFAR" df nowhere
-refused 2 'create, ls, stat, check, set, shrink, rm' "$AFAR" fs
+refused 2 'create, ls, stat, check, set, set-layout, shrink, rm' "$AFAR" fs
 "$AFAR" df | grep -q '^home ' || fail "df: $("$AFAR" df)"
 [ "$("$AFAR" df /home/any | wc -l)" -eq 2 ] || fail "df of one"
 
