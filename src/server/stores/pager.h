@@ -41,6 +41,7 @@ struct pages {
 	uint32_t nr_backed;		  /* and have some */
 	uint32_t nr_left;		  /* a client has left, that had them */
 	uint64_t last_slab;		  /* the number of the last one */
+	uint32_t nr_ahead;		  /* blocks that are being read ahead */
 	uint64_t nr_referred;		  /* reads of clients that found a page by themselves */
 	bool has_failed;		  /* the device */
 	bool is_shared;			  /* clients of this machine may be given slabs */
@@ -75,6 +76,11 @@ void pages_leave(struct store_extent *extent);
 void pages_fail(struct pages *pages);
 /* The connection is over. */
 void pages_left(void *context, struct progress_work *work);
+
+/* Carries out MESSAGE_WILL_NEED, for a connection with this reach: begins to read as many of the pages as there is room for. Its
+ * status: that of store_extent_reached(), or -EINVAL. */
+void store_will_need(struct store *store, struct reach reach, const struct message_request *request,
+		     struct message_reply *reply);
 
 /*
  * Carries out MESSAGE_SYNC: what had ended before survives the loss of power when the reply goes

@@ -170,7 +170,10 @@ static bool serve(void *context, const struct admission *admission,
 		return store_sync(context, request, reply, message);
 	if (request->kind == MESSAGE_ZERO)
 		return store_zero(context, admission->reach, request, reply, message);
-	reply->status = -EOPNOTSUPP;
+	if (request->kind == MESSAGE_WILL_NEED)
+		store_will_need(context, admission->reach, request, reply);
+	else
+		reply->status = -EOPNOTSUPP;
 	return true;
 }
 
