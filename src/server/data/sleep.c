@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What wakes a progress thread: one epoll descriptor over the command descriptor, the queues, the listeners and the engine. It is
- * level-triggered, but for the engine's descriptor, which nobody has to read then. That saves a system call for each request of a
- * thread that sleeps while the device works.
+ * Sleeping: a progress thread has one epoll descriptor over its commands, its queues, the listeners and the engine. It is
+ * level-triggered, but for the engine's descriptor, which nobody has to read then. A thread that sleeps while the device works
+ * saves a system call for each request.
  */
 #include <errno.h>
 #include <sys/epoll.h>

@@ -77,10 +77,8 @@ void pages_fail(struct pages *pages);
 /* The connection is over. */
 void pages_left(void *context, struct progress_work *work);
 
-/* Carries out MESSAGE_WILL_NEED, for a connection with this reach: begins to read as many of the pages as there is room for. Its
- * status: that of store_extent_reached(), or -EINVAL. */
-void store_will_need(struct store *store, struct reach reach, const struct message_request *request,
-		     struct message_reply *reply);
+/* Begins to read the pages that have these bytes into the cache, as far as there is room. */
+void pages_fetch(const struct store_extent *extent, uint64_t offset, uint64_t length);
 
 /*
  * Carries out MESSAGE_SYNC: what had ended before survives the loss of power when the reply goes

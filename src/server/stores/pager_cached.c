@@ -305,11 +305,15 @@ static struct page_fill *fetch(struct page_fill *fill, const struct store_extent
 	return fill;
 }
 
-static void fetch_all(const struct store_extent *extent, uint64_t block, uint64_t end)
+void pages_fetch(const struct store_extent *extent, uint64_t offset, uint64_t length)
 {
+	const uint64_t end = (offset + length + FTL_BLOCK - 1) / FTL_BLOCK;
 	struct page_fill *fill = NULL, *next;
 
-	for (; block < end; block++) {
+	if (!extent->share)
+		return;
+	extent->store->is_count_due = true;
+	for (uint64_t block = offset / FTL_BLOCK; block < end; block++) {
 		next = fetch(fill, extent, (uint32_t)block);
 		if (fill && !next)
 			begin_fill(fill, extent);
@@ -321,20 +325,4 @@ static void fetch_all(const struct store_extent *extent, uint64_t block, uint64_
 	}
 	if (fill)
 		begin_fill(fill, extent);
-}
-
-void store_will_need(struct store *store, struct reach reach, const struct message_request *request,
-		     struct message_reply *reply)
-{
-	const uint64_t end = request->offset + request->length;
-	struct store_extent *extent;
-
-	reply->status = store->is_gone ? -EIO
-			: request->length == 0 || request->length > MESSAGE_NEED_MAX
-				? -EINVAL
-				: store_extent_reached(store, reach, request, &extent);
-	if (reply->status != 0 || !extent->share)
-		return;
-	store->is_count_due = true;
-	fetch_all(extent, request->offset / FTL_BLOCK, (end + FTL_BLOCK - 1) / FTL_BLOCK);
 }
