@@ -315,7 +315,7 @@ static bool find_at_home(const struct placing *placing, uint32_t home, uint64_t 
 	return false;
 }
 
-/* Returns whether a place that is full stays so for now: its server can lend no more, or it is not its turn whenever the pool grows. */
+/* Returns whether a place that is full stays so: its server can lend no more, or is passed by when the pool grows. */
 static bool stays_full(const struct placing *placing, uint32_t home)
 {
 	const struct layout *layout = placing->layout;

@@ -33,8 +33,8 @@ static inline size_t runs_count(const struct runs *runs)
 
 /* ---- pool.c */
 
-/* What was found of the servers that a file's stripes are to be on, where there is no room. All takes for one request share it, so that
- * none searches anew. Begins as zeros. */
+/* A search for room where a file's stripes are to be. All takes of one request share it, so that none looks again where there is none. Begins
+ * as zeros. */
 struct pool_search {
 	unsigned nr_passed; /* pieces of the pool that were in vain */
 	bool is_full[LAYOUT_WIDTH_MAX];
