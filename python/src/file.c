@@ -38,7 +38,6 @@ static int open_path(const struct fs *fs, const struct path *path, int flags,
 static int convert_layout(PyObject *object, void *out)
 {
 	struct afar_open_options *options = out;
-	unsigned long long bytes;
 
 	if (object == Py_None)
 		return 1;
@@ -48,10 +47,8 @@ static int convert_layout(PyObject *object, void *out)
 			"layout: a tuple of bytes and servers, each 0 for the file system's");
 		return 0;
 	}
-	if (!PyArg_ParseTuple(object, "KO&:layout", &bytes, convert_u32, &options->width))
-		return 0;
-	options->stripe_bytes = bytes;
-	return 1;
+	return PyArg_ParseTuple(object, "O&O&:layout", convert_u64, &options->stripe_bytes,
+				convert_u32, &options->width);
 }
 
 PyObject *file_make(PyObject *fs, PyObject *arguments, PyObject *keywords)

@@ -184,6 +184,9 @@ class Files(Home):
         for wrong in (1, (1,), (1, 2, 3), ("a", 1)):
             with self.assertRaises(TypeError):
                 self.fs.open("/none", "wb", layout=wrong)
+        for wrong in ((2**64 + 65536, 1), (65536, 2**32 + 1), (-1, 1)):
+            with self.assertRaises((OverflowError, ValueError)):
+                self.fs.open("/none", "wb", layout=wrong)
 
     def test_names(self):
         fs = self.fs

@@ -20,6 +20,7 @@
 #define ROOT	 0
 /* mpirun --mca fs_base_verbose 10 shows which files go this way. */
 #define VERBOSITY 10
+#define WHY_BYTES 256 /* of a line of afar_last_error() */
 
 /* ---- Which files are ours */
 
@@ -125,14 +126,20 @@ static int open_or_make(struct afar_fs *fs, const struct mpiio_name *name, int f
 			struct afar_open_options *options, struct afar_file **out)
 {
 	int ret = afar_file_open_path(fs, NULL, name->dir, name->path, flags, options, out);
+	char why[WHY_BYTES];
 
 	if (ret != -EINVAL || (options->width == 0 && options->stripe_bytes == 0))
 		return ret;
-	fprintf(stderr, "afar: hints striping_unit and striping_factor for %s do not count: %s\n",
-		name->path, afar_last_error());
+	snprintf(why, sizeof(why), "%s", afar_last_error());
 	options->width = 0;
 	options->stripe_bytes = 0;
-	return afar_file_open_path(fs, NULL, name->dir, name->path, flags, options, out);
+	ret = afar_file_open_path(fs, NULL, name->dir, name->path, flags, options, out);
+	/* Else it was not the hints. */
+	if (ret != -EINVAL)
+		fprintf(stderr,
+			"afar: hints striping_unit and striping_factor for %s do not count: %s\n",
+			name->path, why);
+	return ret;
 }
 
 /* Tells of the open file, whose layout is its own, or the file system's. */

@@ -32,6 +32,7 @@ struct growth {
 	uint64_t unit; /* the next that gets room */
 	struct run *runs;
 	size_t nr, max;
+	struct pool_search search;
 };
 
 static int take_run(void *argument, uint64_t pool_unit, uint64_t nr)
@@ -81,6 +82,7 @@ static int fill_hole(struct file *file, struct growth *growth, struct units hole
 		.striped = hole.from < FILE_SLOT_UNIT ? file : NULL,
 		.at = hole.from,
 		.may_stray = may_stray || is_anywhere,
+		.search = &growth->search,
 	};
 	uint64_t nr = hole.to - hole.from;
 	/* A limit counts by what has been looked at. */
@@ -406,6 +408,8 @@ static int fill_holes(struct filling *filling)
 		missing += count_missing(file->runs, wish->list[i].from, wish->list[i].to);
 	limit_around(filling, missing);
 	max = filling->left;
+	if (ret == 0)
+		ret = stripes_check_units(file, missing);
 	for (size_t i = 0; i < wish->nr && ret == 0; i++)
 		ret = fill_range(filling, wish->list[i]);
 	ret = end_growth(file, &filling->growth, ret);
@@ -484,6 +488,7 @@ int file_wish_take(const Afar__FileExtend *ask, struct file_wish *out)
 	*out = (struct file_wish){
 		.is_exact = ask->is_exact,
 		.is_anywhere = ask->is_anywhere,
+		.may_stray = ask->may_stray,
 		.ahead_to = ask->ahead_to,
 		.ahead_used = ask->ahead_used,
 		.extra_used = ask->extra_used,

@@ -12,6 +12,7 @@
 #include "manager/files/pool.h"
 #include "manager/files/table.h"
 #include "manager/jobs/quota.h"
+#include "manager/tables/placement.h"
 
 bool limits_allow_inode(const struct fs *fs)
 {
@@ -87,6 +88,13 @@ static uint64_t pool_room(const struct pool *pool)
 
 	return pool_is_writable(pool) && pool->capacity_bytes > taken ? pool->capacity_bytes - taken
 								      : 0;
+}
+
+bool limits_home_has_room(const struct core *core, const struct layout_home *home)
+{
+	const struct pool *pool = state_pool(core->state, home);
+
+	return pool && pool_room(pool) >= PLACEMENT_EXTENT_UNIT;
 }
 
 uint64_t limits_pool_room(const struct core *core, const struct namespace *ns)

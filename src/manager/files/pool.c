@@ -15,6 +15,9 @@
 
 #define STRIPE_MIN	65536U /* bytes: each stripe is a run of the file's, and large files have many */
 #define STRIPE_MAX	((uint64_t)1 << 30)
+#define STRIPES_AT_ONCE 16384U /* each of them is a run and a part of a record */
+#define PASSED_MAX	4096U  /* pieces of the pool that a search for room may look at in vain */
+#define SEGMENTS_MAX	64U    /* records of free room that wait for more to be taken there */
 #define SCRUB_RUNS_MAX	256U
 #define SCRUB_UNITS_MAX 262144U /* 1 GiB */
 
@@ -180,7 +183,14 @@ static uint32_t smaller_width(uint32_t width)
 int stripes_check(const struct fs *fs, uint64_t stripe_bytes, uint32_t width)
 {
 	uint32_t most = smaller_width(pool_width(fs));
+	uint64_t pools = fs_namespace(fs)->stripe_bytes;
 
+	if (pools < STRIPE_MIN && (stripe_bytes != 0 || width != 0))
+		return error_fail(-EINVAL,
+				  "use a layout: the pool of file system '%s' has a stripe unit of "
+				  "%llu bytes; files have layouts of their own if it has 64 KiB or "
+				  "more",
+				  fs_namespace(fs)->name, (unsigned long long)pools);
 	if (stripe_bytes != 0 && !is_stripe(stripe_bytes))
 		return error_fail(-EINVAL,
 				  "use a layout: a stripe unit of %llu bytes; use a power of two "
@@ -199,11 +209,10 @@ void inode_set_stripes(struct inode *inode, const struct fs *fs, uint64_t stripe
 		       uint32_t width)
 {
 	const struct namespace *ns = fs_namespace(fs);
-	uint64_t pools = ns->stripe_bytes > STRIPE_MIN ? ns->stripe_bytes : STRIPE_MIN;
 	uint32_t all = pool_width(fs) < ns->width ? pool_width(fs) : ns->width;
 
 	if (stripe_bytes == 0 && width != 0)
-		stripe_bytes = pools;
+		stripe_bytes = ns->stripe_bytes;
 	if (width == 0 && stripe_bytes != 0)
 		width = smaller_width(all);
 	inode->stripe_bytes = stripe_bytes;
@@ -219,15 +228,30 @@ bool inode_has_sane_stripes(const struct inode *inode)
 	       (S_ISREG(inode->mode) || inode_is_directory(inode));
 }
 
+int stripes_check_units(const struct file *file, uint64_t nr)
+{
+	const struct inode *inode = file->inode;
+
+	if (inode->width == 0 || nr / STRIPES_AT_ONCE <= inode->stripe_bytes / FILE_UNIT)
+		return 0;
+	return error_fail(-E2BIG,
+			  "make room in inode %llu: %llu KiB are too much at once for stripes of "
+			  "%llu KiB; ask for at most %u stripes",
+			  (unsigned long long)file->ino, (unsigned long long)(nr * FILE_UNIT >> 10),
+			  (unsigned long long)(inode->stripe_bytes >> 10), STRIPES_AT_ONCE);
+}
+
 /* Places the stripes of a file in turns on some of the pool's servers. */
 struct placing {
 	struct fs *fs;
 	const struct layout *layout;
 	uint64_t stripe_units;
 	uint32_t width, first; /* how many of the pool's homes, and with which they begin */
-	/* Where in the pool the search for room goes on for each of them, and which have none. */
-	uint64_t next[LAYOUT_WIDTH_MAX];
-	bool is_full[LAYOUT_WIDTH_MAX];
+	uint64_t next
+		[LAYOUT_WIDTH_MAX]; /* where in the pool the search for room goes on for each of them */
+	struct pool_search *search;
+	/* Records of free room that are to be put: their places in the pool, in bytes, and 1; 0: none. */
+	uint64_t segments[SEGMENTS_MAX];
 };
 
 /* Returns whether the pool's own stripes are not where the file's belong. */
@@ -239,7 +263,7 @@ static bool begin_placing(struct fs *fs, const struct pool_wish *wish, struct pl
 	uint64_t rows, from = wish->near * FILE_UNIT;
 
 	if (!inode || inode->width == 0 || !region || !inode_has_sane_stripes(inode) ||
-	    region->layout->nr_homes < 2)
+	    region->layout->nr_homes < 2 || ns->stripe_bytes < STRIPE_MIN)
 		return false;
 	if (inode->stripe_bytes == ns->stripe_bytes && inode->width >= region->layout->nr_homes)
 		return false;
@@ -250,6 +274,7 @@ static bool begin_placing(struct fs *fs, const struct pool_wish *wish, struct pl
 		.width = inode->width < region->layout->nr_homes ? inode->width
 								 : region->layout->nr_homes,
 		.first = (uint32_t)(wish->striped->ino % region->layout->nr_homes),
+		.search = wish->search,
 	};
 	/* The stripes before these may have left room free just before them. */
 	rows = placing->layout->nr_homes *
@@ -259,11 +284,13 @@ static bool begin_placing(struct fs *fs, const struct pool_wish *wish, struct pl
 	return true;
 }
 
-/* Finds the first free bytes of a home from `from` on, at most `max`. */
+/* Finds the first free bytes of a home from `from` on, at most `max`. Gives up when the request has passed by many that are others'; the pieces
+ * of the others' turns do not count. */
 static bool find_at_home(const struct placing *placing, uint32_t home, uint64_t from, uint64_t max,
 			 struct space_run *out)
 {
 	const struct space *space = &placing->fs->space;
+	uint32_t nr = 0;
 
 	for (size_t i = space_find_run(space, from); i < space->nr_runs; i++) {
 		const struct space_run *run = &space->runs[i];
@@ -279,10 +306,23 @@ static bool find_at_home(const struct placing *placing, uint32_t home, uint64_t 
 							  piece.length < max ? piece.length : max};
 				return true;
 			}
+			if (++nr >= placing->layout->nr_homes &&
+			    ++placing->search->nr_passed > PASSED_MAX)
+				return false;
 			offset += piece.length;
 		}
 	}
 	return false;
+}
+
+/* Returns whether a place that is full stays so: its server can lend no more, or is passed by when the pool grows. */
+static bool stays_full(const struct placing *placing, uint32_t home)
+{
+	const struct layout *layout = placing->layout;
+
+	return placing->search->nr_passed > PASSED_MAX ||
+	       layout->nr_homes > fs_namespace(placing->fs)->width ||
+	       !limits_home_has_room(fs_core(placing->fs), &layout->homes[home]);
 }
 
 /* Takes at most so many bytes of the stripe that unit `at` of the file is in. Returns how many; 0: its place is full, and it may
@@ -295,39 +335,64 @@ static int64_t take_of_stripe(struct placing *placing, const struct pool_wish *w
 	uint32_t home = (placing->first + column) % placing->layout->nr_homes;
 	uint64_t left = (placing->stripe_units - at % placing->stripe_units) * FILE_UNIT;
 	uint64_t next = placing->next[column];
+	bool *is_full = &placing->search->is_full[column];
 	struct space_run run;
 	int ret;
 
 	max = max < left ? max : left;
-	if (!placing->is_full[column] && !find_at_home(placing, home, next, max, &run) &&
+	if (!*is_full && !find_at_home(placing, home, next, max, &run) &&
 	    (next == 0 || !find_at_home(placing, home, 0, max, &run)))
-		placing->is_full[column] = true;
-	if (placing->is_full[column] && (!wish->may_stray || fs->space.longest == 0))
+		*is_full = true;
+	if (*is_full && (fs->space.longest == 0 || !(wish->may_stray || stays_full(placing, home))))
 		return 0;
-	if (placing->is_full[column])
+	if (*is_full)
 		run = (struct space_run){next, max < fs->space.longest ? max : fs->space.longest};
-	ret = take_run(fs, run.offset, !placing->is_full[column], run.length, offset);
+	ret = take_run(fs, run.offset, !*is_full, run.length, offset);
+	if (ret < 0)
+		return ret;
 	placing->next[column] = *offset + run.length;
-	return ret < 0 ? ret : (int64_t)run.length;
+	return (int64_t)run.length;
+}
+
+static void put_segment(struct placing *placing, size_t i)
+{
+	if (placing->segments[i] != 0)
+		record_put_space(placing->fs, placing->segments[i] - 1, 1);
+	placing->segments[i] = 0;
+}
+
+/* Stripes that follow each other share records: each is put once if few others come between. */
+static void note_segments(struct placing *placing, uint64_t offset, uint64_t bytes)
+{
+	for (uint64_t at = offset / SPACE_SEGMENT_BYTES; at * SPACE_SEGMENT_BYTES < offset + bytes;
+	     at++) {
+		size_t i = at % SEGMENTS_MAX;
+
+		if (placing->segments[i] != at * SPACE_SEGMENT_BYTES + 1)
+			put_segment(placing, i);
+		placing->segments[i] = at * SPACE_SEGMENT_BYTES + 1;
+	}
 }
 
 static int take_stripes(struct placing *placing, const struct pool_wish *wish, uint64_t *left,
 			take_units *take, void *argument)
 {
 	uint64_t at = wish->at, offset;
+	int64_t bytes = 1;
+	int ret = 0;
 
-	while (*left != 0) {
-		int64_t bytes = take_of_stripe(placing, wish, at, *left, &offset);
-		int ret = bytes <= 0 ? (int)bytes
-				     : note_taken(placing->fs, offset, (uint64_t)bytes, take,
-						  argument);
-
-		if (bytes <= 0 || ret < 0)
-			return ret;
+	while (ret == 0 && *left != 0 && bytes > 0) {
+		bytes = take_of_stripe(placing, wish, at, *left, &offset);
+		if (bytes <= 0)
+			break;
+		note_segments(placing, offset, (uint64_t)bytes);
+		ret = take(argument, offset / FILE_UNIT, (uint64_t)bytes / FILE_UNIT);
 		*left -= (uint64_t)bytes;
 		at += (uint64_t)bytes / FILE_UNIT;
 	}
-	return 0;
+	for (size_t i = 0; i < SEGMENTS_MAX; i++)
+		put_segment(placing, i);
+	return bytes < 0 ? (int)bytes : ret;
 }
 
 int64_t pool_take(struct fs *fs, const struct pool_wish *wish, uint64_t nr, take_units *take,

@@ -33,6 +33,12 @@ static inline size_t runs_count(const struct runs *runs)
 
 /* ---- pool.c */
 
+/* A search for room where a file's stripes are to be. All takes of one request share it, so that none looks again where there is none. Begins
+ * as zeros. */
+struct pool_search {
+	unsigned nr_passed; /* pieces of the pool that were in vain */
+	bool is_full[LAYOUT_WIDTH_MAX];
+};
 /* From where room is taken. */
 struct pool_wish {
 	uint64_t near;	  /* the unit that is best; 0: none */
@@ -42,6 +48,7 @@ struct pool_wish {
 	const struct file *striped;
 	uint64_t at;
 	bool may_stray;
+	struct pool_search *search;
 };
 /* Takes `nr` units in few runs, the first at `near` if that is free. Each run is given to `take`. It
  * takes fewer if there are not so many, and returns how many; negative: `take` failed, or -ENOMEM. */
@@ -58,6 +65,8 @@ int stripes_check(const struct fs *fs, uint64_t stripe_bytes, uint32_t width);
 void inode_set_stripes(struct inode *inode, const struct fs *fs, uint64_t stripe_bytes,
 		       uint32_t width);
 bool inode_has_sane_stripes(const struct inode *inode);
+/* -E2BIG: so many units are more stripes of the file than one request may take. */
+int stripes_check_units(const struct file *file, uint64_t nr);
 /* Gives runs back, which are free when they are zeroed. Takes the list over. */
 int pool_give(struct fs *fs, struct run *runs, size_t nr);
 /* Gives back what has been zeroed. */
@@ -74,6 +83,8 @@ int limits_check_inodes(const struct fs *fs);
 uint64_t limits_room(const struct fs *fs);
 /* -EDQUOT: they may not have so many more. */
 int limits_check_units(const struct fs *fs, uint64_t nr);
+/* Returns whether a server, or store, could lend more. */
+bool limits_home_has_room(const struct core *core, const struct layout_home *home);
 /* Returns how many bytes the pool could become larger by: servers, or stores, could still lend them. */
 uint64_t limits_pool_room(const struct core *core, const struct namespace *ns);
 

@@ -32,6 +32,7 @@ void record_put_ahead(struct fs *fs, uint64_t ino);
 void record_delete_ahead(struct fs *fs, uint64_t ino);
 void record_put_scrub(const struct scrub *scrub);
 void record_delete_scrub(const struct scrub *scrub);
+#define SPACE_SEGMENT_BYTES ((uint64_t)4096 * FILE_UNIT)
 /* Puts the records of the segments of the pool that the range touches. */
 void record_put_space(struct fs *fs, uint64_t offset, uint64_t length);
 void record_put_system(const struct fs *fs);

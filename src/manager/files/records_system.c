@@ -7,8 +7,7 @@
 #include "manager/files/records_private.h"
 #include "manager/stored.pb-c.h"
 
-#define SEGMENT_UNITS 4096U
-#define SEGMENT_BYTES ((uint64_t)SEGMENT_UNITS * FILE_UNIT)
+#define SEGMENT_UNITS (SPACE_SEGMENT_BYTES / FILE_UNIT)
 #define EMPTY_AT_ONCE 4096U /* records that one batch deletes */
 
 /* ---- Space: a segment's bits come from the free runs, in which nothing is twice */
@@ -36,7 +35,7 @@ static size_t first_run_behind(const struct space *space, uint64_t offset)
 
 static void put_segment(struct fs *fs, uint64_t segment)
 {
-	uint64_t start = segment * SEGMENT_BYTES, end = start + SEGMENT_BYTES;
+	uint64_t start = segment * SPACE_SEGMENT_BYTES, end = start + SPACE_SEGMENT_BYTES;
 	uint8_t bits[SEGMENT_UNITS / 8];
 
 	memset(bits, 0xff, sizeof(bits));
@@ -59,7 +58,8 @@ static void put_segment(struct fs *fs, uint64_t segment)
 
 void record_put_space(struct fs *fs, uint64_t offset, uint64_t length)
 {
-	for (uint64_t i = offset / SEGMENT_BYTES; i <= (offset + length - 1) / SEGMENT_BYTES; i++)
+	for (uint64_t i = offset / SPACE_SEGMENT_BYTES;
+	     i <= (offset + length - 1) / SPACE_SEGMENT_BYTES; i++)
 		put_segment(fs, i);
 }
 
@@ -110,7 +110,7 @@ static int take_segment(void *argument, struct meta_bytes key, struct meta_bytes
 {
 	struct fs *fs = argument;
 	const uint8_t *bits = value.data;
-	uint64_t start = key_number(key, 1) * SEGMENT_BYTES;
+	uint64_t start = key_number(key, 1) * SPACE_SEGMENT_BYTES;
 	uint64_t from = 0;
 	int ret;
 

@@ -10,8 +10,9 @@
 #include "client/files/io/fs_extend.h"
 #include "rpc/manager_features.h"
 
-#define EXTEND_ROUNDS 64    /* others may take what we made the pool larger for */
-#define RANGES_MAX    4096U /* that a manager takes at once */
+#define EXTEND_ROUNDS 64		  /* others may take what we made the pool larger for */
+#define RANGES_MAX    4096U		  /* that a manager takes at once */
+#define EXTEND_BYTES  ((uint64_t)1 << 30) /* at once: a file may have a stripe for each 64 KiB */
 
 /* ---- Room */
 
@@ -33,6 +34,7 @@ struct extension {
 	unsigned nr;
 	uint64_t bytes;	  /* that the failed ones need */
 	bool is_anywhere; /* room of servers that are away will do */
+	bool may_stray;	  /* so will room that is not where the file's layout says */
 };
 
 /* Adds an operation. The caller says which room it is to make. */
@@ -142,8 +144,10 @@ static int extend_once(struct extension *extension)
 	struct fs_answer answer;
 	int ret, full = 0;
 
-	for (unsigned i = 0; i < extension->nr; i++)
+	for (unsigned i = 0; i < extension->nr; i++) {
 		extension->extends[i].is_anywhere = extension->is_anywhere;
+		extension->extends[i].may_stray = extension->may_stray;
+	}
 	ret = fs_change(extension->inode->fs, NULL, extension->list, extension->nr, &answer);
 	if (ret)
 		return ret;
@@ -168,7 +172,7 @@ static int extend_some(struct extension *extension)
 	char why[ERROR_LINE_BYTES] = "";
 	int ret = 0, full = 0;
 
-	extension->is_anywhere = false;
+	extension->is_anywhere = extension->may_stray = false;
 	atomic_store(&extension->inode->has_grown, true);
 	for (unsigned i = 0; i < EXTEND_ROUNDS; i++) {
 		uint64_t pool_bytes = fs_pool(fs)->length;
@@ -181,6 +185,8 @@ static int extend_some(struct extension *extension)
 		full = fs_grow(fs, pool_bytes, extension->bytes);
 		/* Servers that are away may have room: who writes there waits for them. */
 		extension->is_anywhere = full != 0;
+		/* The pool has not grown where the file should be, or others are quicker: it is not to take the whole cluster. */
+		extension->may_stray = full != 0 || i > 0;
 		if (full)
 			snprintf(why, sizeof(why), "%s", error_last_line());
 	}
@@ -297,6 +303,59 @@ static int extend_ranges(struct extension *extension, const struct file_wish *wi
 	return ret;
 }
 
+static int extend_part(struct extension *extension, const struct file_wish *wish)
+{
+	if (wish->nr > 1 &&
+	    session_has_feature(extension->inode->fs->ns->session, RPC_FEATURE_RANGES))
+		return extend_ranges(extension, wish);
+	return extend_each(extension, wish);
+}
+
+/* The size changes with the last one. */
+static int extend_long(struct extension *extension, const struct file_wish *wish)
+{
+	uint64_t offset = wish->vectors->offset, left = wish->vectors->length;
+	int ret = 0;
+
+	while (ret == 0 && left != 0) {
+		uint64_t length = left < EXTEND_BYTES ? left : EXTEND_BYTES;
+		const struct afar_file_vector vector = {.offset = offset, .length = length};
+		const struct file_wish part = {
+			.vectors = &vector,
+			.nr = 1,
+			.is_exact = wish->is_exact,
+			.size = length == left ? wish->size : 0,
+		};
+
+		ret = extend_part(extension, &part);
+		offset += length;
+		left -= length;
+	}
+	return ret;
+}
+
+/* In parts that do not keep the manager long. */
+static int extend_parts(struct extension *extension, const struct file_wish *wish)
+{
+	int ret = 0;
+
+	for (unsigned i = 0; i < wish->nr && ret == 0;) {
+		uint64_t bytes = wish->vectors[i].length;
+		struct file_wish part = *wish;
+
+		part.vectors = &wish->vectors[i];
+		part.nr = 1;
+		while (i + part.nr < wish->nr && bytes < EXTEND_BYTES &&
+		       part.vectors[part.nr].length <= EXTEND_BYTES - bytes)
+			bytes += part.vectors[part.nr++].length;
+		i += part.nr;
+		part.size = i == wish->nr ? wish->size : 0;
+		ret = bytes > EXTEND_BYTES ? extend_long(extension, &part)
+					   : extend_part(extension, &part);
+	}
+	return ret;
+}
+
 int inode_extend(struct file_inode *inode, const struct file_wish *wish)
 {
 	struct extension *extension = calloc(1, sizeof(*extension));
@@ -306,10 +365,7 @@ int inode_extend(struct file_inode *inode, const struct file_wish *wish)
 		return error_code(-ENOMEM);
 	extension->inode = inode;
 	pthread_mutex_lock(&inode->extending);
-	if (wish->nr > 1 && session_has_feature(inode->fs->ns->session, RPC_FEATURE_RANGES))
-		ret = extend_ranges(extension, wish);
-	else
-		ret = extend_each(extension, wish);
+	ret = extend_parts(extension, wish);
 	pthread_mutex_unlock(&inode->extending);
 	free(extension);
 	return ret;
