@@ -21,10 +21,14 @@ CODE = grpc.StatusCode
 Mode = csi.VolumeCapability.AccessMode
 
 
-def start():
+HOLD, SAY = f"{FOLDER}/hold", f"{FOLDER}/say"  # a pipe whose end commands wait for; what they say instead of running
+
+
+def start(*arguments):
     """A plugin that answers; its errors are in a file."""
     with open(f"{FOLDER}/plugin.err", "a", encoding="utf-8") as errors:
-        plugin = subprocess.Popen([PLUGIN, "--endpoint", f"unix://{SOCKET}", "--node", "this"], stdout=subprocess.PIPE, stderr=errors, text=True)
+        command = [PLUGIN, "--endpoint", f"unix://{SOCKET}", "--node", "this", *arguments]
+        plugin = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
     line = plugin.stdout.readline()
     assert line == f"afar-csi: answers at {SOCKET}\n", line
     return plugin
@@ -51,10 +55,26 @@ class Csi(unittest.TestCase):
         self.call("NodeUnpublishVolume", volume_id="home", target_path=self.target)
         self.call("NodeUnstageVolume", volume_id="home", staging_target_path=self.staging)
         self.channel.close()
+        self.end()
+        self.assertEqual(mounts(), {})
+
+    def end(self):
         self.plugin.send_signal(signal.SIGTERM)
         self.assertEqual(self.plugin.wait(), 0)
         self.plugin.stdout.close()
-        self.assertEqual(mounts(), {})
+
+    @contextlib.contextmanager
+    def held(self, call, *arguments, **fields):
+        """A call whose first command of Afar waits until this is over."""
+        os.mkfifo(HOLD)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            done = pool.submit(call, *arguments, **fields)
+            pipe = os.open(HOLD, os.O_WRONLY)  # returns when the command has come
+            os.unlink(HOLD)
+            try:
+                yield done
+            finally:
+                os.close(pipe)
 
     def call(self, name, service="Node", **fields):
         method = self.channel.unary_unary(
@@ -114,9 +134,10 @@ class Csi(unittest.TestCase):
         with self.assertRaises(OSError):
             open(f"{other}/new", "w", encoding="utf-8")
         self.assertEqual({place: "ro" in options for place, options in mounts().items()}, {self.staging: False, self.target: False, other: True})
-        self.refuses(CODE.ALREADY_EXISTS, "other rights", self.publish, readonly=True)
+        self.refuses(CODE.ALREADY_EXISTS, "other rights", self.publish, path=other)
         self.refuses(CODE.ALREADY_EXISTS, "'home' is mounted there", self.stage, "home/folder")
-        self.refuses(CODE.FAILED_PRECONDITION, "not staged", self.publish, "home/folder", path=f"{FOLDER}/pods/three")
+        self.refuses(CODE.FAILED_PRECONDITION, "not 'home/folder'", self.publish, "home/folder", path=f"{FOLDER}/pods/three")
+        self.refuses(CODE.FAILED_PRECONDITION, "not staged", self.publish, place=f"{FOLDER}/none", path=f"{FOLDER}/pods/three")
         for _ in range(2):
             self.call("NodeUnpublishVolume", volume_id="home", target_path=other)
         self.assertFalse(os.path.exists(other))
@@ -133,7 +154,8 @@ class Csi(unittest.TestCase):
     def test_refused(self):
         for id_ in ("", "-o", "home/../x", "home,dev", "a//b", "afar://host/home", "x" * 2000):
             self.refuses(CODE.INVALID_ARGUMENT, "^volume_id: ", self.stage, id_)
-        for path in ("relative", "/", "/a/../b", "/a/"):
+        os.symlink("/proc", f"{FOLDER}/proc")
+        for path in ("relative", "/", "/a/../b", "/a/", "//x", f"{FOLDER}/proc"):
             self.refuses(CODE.INVALID_ARGUMENT, "^staging_target_path: ", self.stage, path=path)
         self.refuses(CODE.INVALID_ARGUMENT, "^volume_capability: .*missing", self.call, "NodeStageVolume", volume_id="home", staging_target_path="/x")
         block = csi.VolumeCapability(block=csi.VolumeCapability.BlockVolume(), access_mode=Mode(mode=Mode.SINGLE_NODE_WRITER))
@@ -141,12 +163,14 @@ class Csi(unittest.TestCase):
         self.refuses(CODE.INVALID_ARGUMENT, "access mode", self.stage, mode=Mode.UNKNOWN)
         self.refuses(CODE.INVALID_ARGUMENT, "access mode", self.stage, mode=99)
         self.refuses(CODE.INVALID_ARGUMENT, "^fs_type: ", self.stage, fs_type="ext4")
-        self.refuses(CODE.INVALID_ARGUMENT, "^mount_flags: ", self.stage, mount_flags=["ro,suid"])
+        for flag in ("ro,suid", "", "suid", "fsname=x", "uri=afar://h", "key=/k", "subdir=folder", "age=1\\", "age=", "ro\n", "allow_other"):
+            self.refuses(CODE.INVALID_ARGUMENT, "^mount_flags: ", self.stage, mount_flags=[flag])
+        self.refuses(CODE.INVALID_ARGUMENT, "ro and rw", self.stage, mode=Mode.MULTI_NODE_READER_ONLY, mount_flags=["rw"])
         self.refuses(CODE.INVALID_ARGUMENT, "^volume_mount_group: ", self.stage, volume_mount_group="7")
         self.refuses(CODE.INVALID_ARGUMENT, "^target_path: ", self.call, "NodeUnpublishVolume", volume_id="home")
         self.refuses(CODE.NOT_FOUND, "no such file system", self.stage, "nowhere")
         self.refuses(CODE.NOT_FOUND, "none", self.stage, "home/none")
-        self.refuses(CODE.INTERNAL, "frobnicate", self.stage, mount_flags=["frobnicate"])
+        self.refuses(CODE.INTERNAL, "age=9999", self.stage, mount_flags=["age=9999"])
         self.refuses(CODE.FAILED_PRECONDITION, "something else is mounted there", self.stage, path="/proc")
         self.refuses(CODE.FAILED_PRECONDITION, "something else is mounted there", self.call, "NodeUnpublishVolume", volume_id="home", target_path="/proc")
         self.assertEqual(mounts(), {})
@@ -165,21 +189,133 @@ class Csi(unittest.TestCase):
         self.assertEqual(set(mounts()), {self.staging, self.target})
 
     def test_mount_killed(self):
-        """Staged and published again, it is there again."""
+        """Staged and published again, it is there again; published alone, too."""
         self.stage()
         self.publish()
-        fd = os.open(f"{self.target}/file", os.O_RDONLY)  # it is in use
-        pids = {pid for pid in os.listdir("/proc") if pid.isdigit() and self._serves(pid)}
-        self.assertEqual(len(pids), 1)
-        os.kill(int(pids.pop()), signal.SIGKILL)
-        while self._is_alive(self.target):
-            pass
+        for is_staged_again in (True, False):
+            fd = os.open(f"{self.target}/file", os.O_RDONLY)  # it is in use
+            os.kill(self._find_server(), signal.SIGKILL)
+            while self._is_alive(self.target):
+                pass
+            if is_staged_again:
+                self.stage()
+            self.publish()
+            self.assertTrue(os.path.exists(f"{self.target}/file"))
+            self.assertEqual(set(mounts()), {self.staging, self.target})
+            with contextlib.suppress(OSError):  # whose program has died
+                os.close(fd)
+
+    def test_mount_stopped(self):
+        """One that does not answer is no dead one: it can be published, and taken away."""
+        self.stage()
+        server = self._find_server()
+        os.kill(server, signal.SIGSTOP)
+        self.addCleanup(os.kill, server, signal.SIGCONT)
         self.stage()
         self.publish()
-        self.assertTrue(os.path.exists(f"{self.target}/file"))
         self.assertEqual(set(mounts()), {self.staging, self.target})
-        with contextlib.suppress(OSError):  # whose program has died
-            os.close(fd)
+        self.call("NodeUnpublishVolume", volume_id="home", target_path=self.target)
+        self.assertEqual(set(mounts()), {self.staging})
+        os.kill(server, signal.SIGCONT)
+
+    def test_busy(self):
+        """While a call goes on, others of its volume or path are refused, and all else is answered."""
+        with self.held(self.stage) as done:
+            self.refuses(CODE.ABORTED, "goes on", self.stage)
+            self.refuses(CODE.ABORTED, "goes on", self.stage, "home/folder")
+            self.refuses(CODE.ABORTED, "goes on", self.publish)
+            self.refuses(CODE.ABORTED, "goes on", self.call, "NodeUnstageVolume", volume_id="home", staging_target_path=f"{FOLDER}/x")
+            for _ in range(20):
+                self.assertTrue(self.call("Probe", "Identity").ready.value)
+            self.call("NodeUnstageVolume", volume_id="home/folder", staging_target_path=f"{FOLDER}/x")
+        done.result()
+        self.assertEqual(set(mounts()), {self.staging})
+
+    def test_late(self):
+        """A command that takes too long is killed. A plugin ends in spite of one, and the next goes on."""
+        self.stage()
+        self.end()
+        self.plugin = start("--timeout", "1")
+        fields = {"volume_id": "home", "staging_target_path": self.staging}
+        with self.held(self.refuses, CODE.DEADLINE_EXCEEDED, "umount.*killed after 1 s", self.call, "NodeUnstageVolume", **fields) as done:
+            done.result()
+        self.end()
+        self.plugin = start()
+        with self.held(self.call, "NodeUnstageVolume", **fields) as done:
+            self.end()
+            self.assertIsNotNone(done.exception())
+        self.plugin = start()
+        self.call("Probe", "Identity")
+
+    def test_links(self):
+        """Places that the kernel calls otherwise than the caller."""
+        os.mkdir(f"{FOLDER}/real")
+        os.symlink("real", f"{FOLDER}/link")
+        place, path = f"{FOLDER}/link/staging", f"{FOLDER}/link/target"
+        for _ in range(2):
+            self.stage(path=place)
+            self.publish(place=place, path=path)
+        with open("/proc/self/mounts", encoding="utf-8") as table:
+            self.assertEqual(sum(" fuse.afar " in line and FOLDER in line for line in table), 2)
+        self.assertEqual(set(mounts()), {f"{FOLDER}/real/staging", f"{FOLDER}/real/target"})
+        self.call("NodeUnpublishVolume", volume_id="home", target_path=path)
+        self.call("NodeUnstageVolume", volume_id="home", staging_target_path=place)
+
+    def test_others(self):
+        """What is mounted of another volume, or by others, stays."""
+        self.stage()
+        self.publish()
+        unstage = {"volume_id": "home/folder", "staging_target_path": self.staging}
+        self.refuses(CODE.FAILED_PRECONDITION, "'home' is mounted", self.call, "NodeUnstageVolume", **unstage)
+        self.refuses(CODE.FAILED_PRECONDITION, "'home' is mounted", self.call, "NodeUnpublishVolume", volume_id="home/folder", target_path=self.target)
+        self.assertEqual(set(mounts()), {self.staging, self.target})
+        below = f"{FOLDER}/below"
+        os.mkdir(below)
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", below], check=True)
+        self.addCleanup(subprocess.run, ["umount", below], check=True)
+        subprocess.run(["mount", "--bind", self.staging, below], check=True)
+        self.refuses(CODE.FAILED_PRECONDITION, "tmpfs", self.call, "NodeUnpublishVolume", volume_id="home", target_path=below)
+        self.assertEqual(set(mounts()), {self.staging, self.target})
+        self.assertTrue(os.path.ismount(below))
+
+    def test_half_published(self):
+        """A plugin has ended before the mount was read-only."""
+        self.stage()
+        os.makedirs(self.target)
+        subprocess.run(["mount", "--bind", self.staging, self.target], check=True)
+        self.publish(readonly=True)
+        self.assertIn("ro", mounts()[self.target])
+        self.assertNotIn("ro", mounts()[self.staging])
+
+    def test_nonsense(self):
+        """A command says what is no JSON, no text, or no list of file systems."""
+        self.addCleanup(os.unlink, SAY)
+        for said in (b"[", b"\xff\xfe\n\n", b'"x"', b"[{}]"):
+            with open(SAY, "wb") as file:
+                file.write(said)
+            self.refuses(CODE.INTERNAL, "no list of file systems", self.stage)
+            with open(f"{FOLDER}/plugin.err", encoding="utf-8") as errors:
+                self.assertRegex(errors.readlines()[-1], "^afar-csi: NodeStageVolume: ")
+
+    def test_start_at_once(self):
+        """One of several plugins has the socket that an ended one has left."""
+        self.plugin.kill()
+        self.plugin.wait()
+        self.plugin.stdout.close()
+        command = [PLUGIN, "--endpoint", SOCKET]
+        plugins = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for _ in range(4)]
+        winners = [plugin for plugin in plugins if plugin.stdout.readline()]
+        self.plugin = winners[0]
+        self.assertEqual(len(winners), 1)
+        for plugin in plugins:
+            if plugin is not self.plugin:
+                self.assertEqual(plugin.wait(), 1)
+                plugin.stdout.close()
+        self.call("Probe", "Identity")
+
+    def _find_server(self):
+        (pid,) = {int(pid) for pid in os.listdir("/proc") if pid.isdigit() and self._serves(pid)}
+        return pid
 
     def _serves(self, pid):
         try:
@@ -198,13 +334,22 @@ class Csi(unittest.TestCase):
         return True
 
     def test_at_once(self):
+        """Calls that come again until they are not refused, as an orchestrator's do."""
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            for done in [pool.submit(self.stage) for _ in range(16)]:
-                done.result()
-            for done in [pool.submit(self.publish) for _ in range(16)]:
-                done.result()
+            for call in (self.stage, self.publish):
+                for done in [pool.submit(self._insist, call) for _ in range(16)]:
+                    done.result()
         with open("/proc/self/mounts", encoding="utf-8") as table:
             self.assertEqual(sum(" fuse.afar " in line and FOLDER in line for line in table), 2)
+
+    @staticmethod
+    def _insist(call):
+        while True:
+            try:
+                return call()
+            except grpc.RpcError as error:
+                if error.code() != CODE.ABORTED:
+                    raise
 
 
 if __name__ == "__main__":

@@ -14,14 +14,27 @@ here=$(cd "$(dirname "$0")" && pwd)
 
 PYTHONPATH=${CSI:?the folder of the plugin}
 PYTHONDONTWRITEBYTECODE=1
-export PYTHONPATH PYTHONDONTWRITEBYTECODE AFAR
+export PYTHONPATH PYTHONDONTWRITEBYTECODE
+
+# What the plugin runs as afar: it waits while somebody holds ./hold, a pipe, and says what is in ./say instead.
+cat >held <<END
+#!/bin/sh
+if [ -p '$scratch/hold' ]; then
+	read -r _ <'$scratch/hold'
+fi
+if [ -e '$scratch/say' ]; then
+	exec cat '$scratch/say'
+fi
+exec '$AFAR' "\$@"
+END
+chmod +x held
 
 start_cluster
 "$AFAR" fs create home
 echo content | "$AFAR" put - /home/file
 "$AFAR" mkdir /home/folder
 
-timeout -s ABRT 200 /usr/bin/python3 -X faulthandler "$here/client.py" "$CSI/afar-csi" "$scratch" >client 2>&1 || {
+AFAR=$scratch/held timeout -s ABRT 200 /usr/bin/python3 -X faulthandler "$here/client.py" "$CSI/afar-csi" "$scratch" >client 2>&1 || {
 	cat client plugin.err >&2
 	fail 'the client'
 }

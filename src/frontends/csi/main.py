@@ -5,6 +5,8 @@ It answers by gRPC at a Unix socket that nobody but its user can reach."""
 
 import argparse
 import concurrent.futures
+import contextlib
+import fcntl
 import os
 import signal
 import socket
@@ -20,7 +22,8 @@ import mounts
 from node import Node, Refused
 
 VERSION = "@VERSION@"
-THREADS = 8
+THREADS = 64  # each command in turn takes one, for as long as it may
+GRACE_S = 5  # that calls have to end
 CALLS = {
     "csi.v1.Identity": ("GetPluginInfo", "GetPluginCapabilities", "Probe"),
     "csi.v1.Node": (
@@ -42,8 +45,11 @@ def answer(call):
             return call(request)
         except Refused as error:
             code, line = error.code, str(error)
-        except (mounts.CommandError, OSError) as error:
+        except mounts.Late as error:
+            code, line = grpc.StatusCode.DEADLINE_EXCEEDED, str(error)
+        except (mounts.CommandError, OSError, ValueError) as error:
             code, line = grpc.StatusCode.INTERNAL, str(error)
+        line = " ".join(line.split())
         print(f"afar-csi: {call.__name__}: {line}", file=sys.stderr, flush=True)
         return context.abort(code, line)
 
@@ -66,41 +72,48 @@ def handlers(node):
 
 
 def prepare(path):
-    """Makes the socket's directory, and takes away a socket that an ended plugin has left."""
+    """Makes the socket's directory, and takes away a socket that an ended plugin has left. Returns a lock: who has it has the socket."""
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.exit(f"afar-csi: {path}: another plugin answers there")
+    with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
             sys.exit(f"afar-csi: {path}: something that is no socket is there")
-    except FileNotFoundError:
-        return
-    with socket.socket(socket.AF_UNIX) as other:
-        if other.connect_ex(path) == 0:
-            sys.exit(f"afar-csi: {path}: another plugin answers there")
-    os.unlink(path)
+        os.unlink(path)
+    return lock
 
 
 def main():
     parser = argparse.ArgumentParser(prog="afar-csi", description="Mounts file systems of an Afar cluster for containers, by CSI.")
     parser.add_argument("--endpoint", metavar="PATH", default="/run/afar-csi/csi.sock", help="the Unix socket (default: %(default)s)")
     parser.add_argument("--node", metavar="NAME", default=socket.gethostname(), help="this machine's name (default: %(default)s)")
+    parser.add_argument("--timeout", metavar="SECONDS", type=int, default=mounts.limit_s, help="kills commands that take longer (default: %(default)s)")
     parser.add_argument("--version", action="version", version=VERSION)
     arguments = parser.parse_args()
+    if arguments.timeout < 1:
+        parser.error("--timeout: it is at least 1")
+    mounts.limit_s = arguments.timeout
     path = os.path.abspath(arguments.endpoint.removeprefix("unix://").removeprefix("unix:"))
 
     is_over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: is_over.set())
     before = os.umask(0o077)  # for the socket
-    prepare(path)
+    lock = prepare(path)
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(THREADS))
     server.add_generic_rpc_handlers(list(handlers(Node(arguments.node, VERSION))))
     if not server.add_insecure_port(f"unix:{path}"):
         sys.exit(f"afar-csi: {path}: cannot listen there")
-    server.start()
     os.umask(before)
+    server.start()
     print(f"afar-csi: answers at {path}", flush=True)
     is_over.wait()
-    server.stop(10).wait()
+    server.stop(GRACE_S).wait()
+    os.close(lock)
+    os._exit(0)  # calls may wait for commands, and the next plugin goes on where they are
 
 
 if __name__ == "__main__":

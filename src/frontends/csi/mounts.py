@@ -7,22 +7,40 @@ import contextlib
 import errno
 import os
 import re
+import signal
 import subprocess
+import sys
 
+ASK_S = 5  # that a mount may take to say that it is there
+ASK = "import os, sys\ntry:\n os.statvfs(sys.argv[1])\nexcept OSError as error:\n os._exit(error.errno)"
 Mount = collections.namedtuple("Mount", "device source kind options")
+limit_s = 100  # that a command may take; main sets it
 
 
 class CommandError(Exception):
     """A command failed: its last line says why."""
 
 
+class Late(Exception):
+    """A command took too long, and was killed."""
+
+
 def run(*command):
-    """Runs a command to its end, and returns what it says."""
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"{command[0]} has ended with status {done.returncode}"]
+    """Runs a command to its end, and returns what it says. One that takes too long is killed, and nobody waits for its end: it may be in a
+    call of the kernel that goes on until the cluster is back."""
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen(command, **pipes, encoding="utf-8", errors="replace", start_new_session=True)
+    try:
+        out, err = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired as error:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        said = (error.stderr or b"").decode(errors="replace").strip().splitlines()
+        raise Late(": ".join([f"{' '.join(command)}: killed after {limit_s} s", *said[-1:]])) from error
+    if process.returncode:
+        lines = err.strip().splitlines() or [f"{command[0]} has ended with status {process.returncode}"]
         raise CommandError(lines[-1])
-    return done.stdout
+    return out
 
 
 def _plain(text):
@@ -42,30 +60,29 @@ def mounted_at(path):
 
 
 def is_alive(path):
-    """Whether the program that serves the mount is there. The kernel asks it each time for this, and for little else."""
+    """Whether the program that serves the mount is there. The kernel asks it each time for statvfs(), and for little else. It asks the cluster
+    in turn, perhaps for ever. So a child waits for it; a program that takes long is there."""
+    child = subprocess.Popen([sys.executable, "-ISc", ASK, path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        os.statvfs(path)
-    except OSError as error:
-        return error.errno not in (errno.ENOTCONN, errno.ECONNABORTED)
-    return True
+        return child.wait(ASK_S) not in (errno.ENOTCONN, errno.ECONNABORTED)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        return True
 
 
-def bind(place, path, is_read_only):
+def bind(place, path):
     """Shows the mount at `place` at `path`, too."""
     run("mount", "--bind", place, path)
-    if not is_read_only:
-        return
-    try:
-        run("mount", "-o", "remount,bind,ro", path)
-    except CommandError:
-        unmount(path)
-        raise
+
+
+def forbid_writes(path):
+    """Makes the mount at the path read-only. It fails while a program writes there."""
+    run("mount", "-o", "remount,bind,ro", path)
 
 
 def unmount(path):
-    """Takes away all that is mounted at the path. A mount whose program has died is taken away even if it is in use."""
-    while mounted_at(path):
-        run("umount", *([] if is_alive(path) else ["-l"]), path)
+    """Takes away what is mounted last at the path. A mount whose program has died is taken away even if it is in use."""
+    run("umount", "--no-canonicalize", *([] if is_alive(path) else ["--lazy"]), path)
 
 
 def remove(path):
