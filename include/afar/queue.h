@@ -45,6 +45,13 @@ enum afar_opcode {
 	/* A zero that may leave as they were: bytes of a block of 4 KiB of which only a part is
 	 * given; in memory, all. */
 	AFAR_OP_TRIM = 8,
+	/*
+	 * Asks servers that keep pages of flash to read `operand` bytes at `offset` from their device now, because small reads of
+	 * them will come. It completes, with that number, when they know, and not when they have read. Servers do as
+	 * much of it as they have room for. In memory it does nothing. It fails only as any operation does whose
+	 * server cannot be reached. nr_iov is 0.
+	 */
+	AFAR_OP_WILL_NEED = 9,
 };
 
 /*
@@ -94,7 +101,8 @@ enum afar_opcode {
 
 /*
  * Hints of a write, not both: the bytes will soon be written again, or trimmed; or not for long. A store writes bytes of about the same
- * life together, so that it has to move fewer of them when it makes room. Without a hint it estimates their life.
+ * life together, so that it has to move fewer of them when it makes room. It estimates their life, and
+ * a hint says where the estimate begins.
  */
 #define AFAR_OP_BRIEF 0x20U
 #define AFAR_OP_COLD  0x40U

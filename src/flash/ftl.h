@@ -141,7 +141,7 @@ int ftl_poll(struct ftl *ftl, int timeout_ms);
  * at the device already, and more may be ready to start: poll again. */
 bool ftl_has_moved(const struct ftl *ftl);
 
-/* A descriptor that is readable when ftl_poll() would find something; -1: the device has none.
+/* A descriptor that becomes readable when ftl_poll() would find something, for edges: see flash_device_ops; -1: the device has none.
  * Requests that are submitted outside of ftl_poll() need a poll of 0 to start. Sleep on it only
  * after a poll that ended nothing and in which nothing has moved. */
 int ftl_fd(struct ftl *ftl);

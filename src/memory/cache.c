@@ -15,6 +15,7 @@
 #define HISTORY	     2U /* blocks that are remembered, for each frame */
 #define LIFE	     4U /* a frame sinks after so many uses, for each frame of its share */
 #define PINNED_SHARE 4U /* at most this part of the frames has pins */
+#define AHEAD_SHARE  4U /* at most this part of a share's frames is ahead */
 
 struct cache_share {
 	struct cds_list_head empty;
@@ -22,6 +23,7 @@ struct cache_share {
 	uint64_t nr_uses; /* of its frames, ever: the clock of the queues */
 	uint32_t nr_slabs;
 	uint32_t nr_frames;
+	uint32_t nr_ahead; /* frames that nobody has asked for yet */
 };
 
 struct cache_slab {
@@ -161,12 +163,22 @@ static void hide(struct cache *cache, const struct cache_frame *frame)
 	*link = frame->next;
 }
 
+/* Somebody has asked for it, or it goes. */
+static void end_ahead(const struct cache *cache, struct cache_frame *frame)
+{
+	if (!frame->is_ahead)
+		return;
+	share_of(cache, frame)->nr_ahead--;
+	frame->is_ahead = false;
+}
+
 /* A frame of a slab that is being taken back is in no list then. */
 static void make_empty(struct cache *cache, struct cache_frame *frame)
 {
 	struct cache_slab *slab = slab_of(cache, frame);
 
 	assert(frame->nr_pins == 0 && cds_list_empty(&frame->waits));
+	end_ahead(cache, frame);
 	become(frame, CACHE_EMPTY);
 	cache->stat.nr_used--;
 	slab->nr_used--;
@@ -189,11 +201,14 @@ static void enqueue(struct cache_share *share, struct cache_frame *frame, unsign
 	cds_list_add_tail(&frame->node, &share->queues[queue]);
 }
 
-/* Puts it behind the others of as many uses, or before all. */
+/* Puts it behind the others of as many uses, or before all. One that is ahead is above those that were used once: others that are
+ * read ahead, or once, would drive it out before its use. */
 static void enqueue_used(struct cache_share *share, struct cache_frame *frame)
 {
 	unsigned queue = 31 - (unsigned)__builtin_clz(frame->nr_uses);
 
+	if (frame->is_ahead && queue == 0)
+		queue = 1;
 	if (frame->is_handed_over)
 		cds_list_add(&frame->node, &share->queues[0]);
 	else
@@ -222,8 +237,9 @@ static void use(const struct cache *cache, struct cache_frame *frame)
 	struct cache_share *share = share_of(cache, frame);
 
 	share->nr_uses++;
-	frame->nr_uses += frame->nr_uses < UINT32_MAX;
+	frame->nr_uses += frame->nr_uses < UINT32_MAX && !frame->is_ahead;
 	frame->is_handed_over = false;
+	end_ahead(cache, frame);
 	if (frame->nr_pins == 0) {
 		cds_list_del(&frame->node);
 		enqueue_used(share, frame);
@@ -298,17 +314,16 @@ static bool is_changing(const struct cache *cache, uint64_t range, uint32_t bloc
 	return false;
 }
 
-static enum cache_answer begin_filling(struct cache *cache, struct cache_share *share,
-				       uint64_t range, uint32_t block, struct cache_frame **out)
+/* Returns a frame that is FILLING now; NULL: there is none. */
+static struct cache_frame *begin_filling(struct cache *cache, struct cache_share *share,
+					 uint64_t range, uint32_t block)
 {
 	struct cache_frame *frame =
 		!share || is_changing(cache, range, block) ? NULL : take_frame(cache, share);
 	struct cache_frame **link;
 
-	if (!frame) {
-		cache->stat.nr_past++;
-		return CACHE_PAST;
-	}
+	if (!frame)
+		return NULL;
 	become(frame, CACHE_FILLING);
 	frame->range = range;
 	frame->block = block;
@@ -316,15 +331,39 @@ static enum cache_answer begin_filling(struct cache *cache, struct cache_share *
 	frame->is_handed_over = false;
 	frame->nr_uses = cache_history_take(cache->history, range, block);
 	frame->nr_uses += frame->nr_uses < UINT32_MAX;
-	share->nr_uses++;
 	slab_of(cache, frame)->nr_used++;
 	link = &cache->buckets[cache_hash(range, block) & cache->bucket_mask];
 	frame->next = *link;
 	*link = frame;
-	cache->stat.nr_misses++;
 	cache->stat.nr_used++;
-	*out = frame;
+	return frame;
+}
+
+static enum cache_answer miss(struct cache *cache, struct cache_share *share, uint64_t range,
+			      uint32_t block, struct cache_frame **out)
+{
+	*out = begin_filling(cache, share, range, block);
+	if (!*out) {
+		cache->stat.nr_past++;
+		return CACHE_PAST;
+	}
+	share->nr_uses++;
+	cache->stat.nr_misses++;
 	return CACHE_MISS;
+}
+
+bool cache_fetch(struct cache *cache, struct cache_share *share, uint64_t range, uint32_t block,
+		 struct cache_frame **out)
+{
+	if (cache_has(cache, range, block) || share->nr_ahead >= share->nr_frames / AHEAD_SHARE)
+		return false;
+	*out = begin_filling(cache, share, range, block);
+	if (!*out)
+		return false;
+	(*out)->is_ahead = true;
+	share->nr_ahead++;
+	cache->stat.nr_ahead++;
+	return true;
 }
 
 enum cache_answer cache_ask(struct cache *cache, uint64_t range, uint32_t block,
@@ -339,9 +378,10 @@ enum cache_answer cache_ask_for(struct cache *cache, struct cache_share *share, 
 	struct cache_frame *frame = *link_to(cache, range, block);
 
 	if (!frame)
-		return begin_filling(cache, share, range, block, out);
+		return miss(cache, share, range, block, out);
 	*out = frame;
 	if (frame->state == CACHE_FILLING) {
+		end_ahead(cache, frame);
 		cache->stat.nr_shared++;
 		return CACHE_WAIT;
 	}
@@ -570,8 +610,10 @@ void cache_lend(struct cache *cache, uint32_t number, struct cache_share *share,
 	}
 }
 
+/* The share may go before the frame is EMPTY. */
 static void withdraw(struct cache *cache, struct cache_frame *frame)
 {
+	end_ahead(cache, frame);
 	if (frame->state == CACHE_EMPTY) {
 		cds_list_del(&frame->node);
 		return;

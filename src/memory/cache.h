@@ -15,7 +15,8 @@
  * answers those who had asked before, and is not kept. While it stands, the block is read past the
  * table. Frames are never ahead of the layer.
  *
- * A frame whose reader keeps nothing goes before all others, unless somebody uses it first.
+ * A frame whose reader keeps nothing goes before all others, unless somebody uses it first. A frame may be filled ahead, before
+ * anybody asks for its block. Its first reader finds it as if it had been filled for him.
  *
  * Which frame goes is told by Multi-Queue (Zhou, Philbin, Li: USENIX 2001). A frame is in the queue
  * of the logarithm of its uses, and sinks when it was not used for long. The uses of blocks that
@@ -57,6 +58,7 @@ struct cache_frame {
 	enum cache_state state;
 	bool is_doomed;
 	bool is_handed_over; /* it goes first */
+	bool is_ahead;	     /* nobody has asked for its block yet */
 };
 
 /* Somebody who waits for a frame that is FILLING. */
@@ -70,6 +72,7 @@ struct cache_stat {
 	uint64_t nr_shared; /* waited for such a read of another's */
 	/* Were read past the table: a change stood, no frame was to be had, or the reader keeps nothing. */
 	uint64_t nr_past;
+	uint64_t nr_ahead;  /* reads of the layer that fill a frame ahead; none of the others */
 	uint32_t nr_frames; /* of slabs that are lent */
 	uint32_t nr_used;   /* frames that hold a block, or will */
 };
@@ -136,6 +139,10 @@ enum cache_answer cache_ask_for(struct cache *cache, struct cache_share *share, 
 				uint32_t block, struct cache_frame **out);
 enum cache_answer cache_ask(struct cache *cache, uint64_t range, uint32_t block,
 			    struct cache_frame **out);
+/* True: nobody has asked yet for the block of a frame, and it is FILLING now, as after CACHE_MISS. False: it is there,
+ * a change stands, or too many of the share's frames are ahead. */
+bool cache_fetch(struct cache *cache, struct cache_share *share, uint64_t range, uint32_t block,
+		 struct cache_frame **out);
 /* A reader has been given the block of a VALID frame, and will not ask for it again. The frame goes first, unless others have used it since
  * it was filled. */
 void cache_hand_over(struct cache *cache, struct cache_frame *frame);

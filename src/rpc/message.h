@@ -28,12 +28,17 @@ enum message_kind {
 	MESSAGE_SYNC = 5,
 	/* Has `length` bytes read as zeros. The flags are those of MESSAGE_ZERO_…. */
 	MESSAGE_ZERO = 6,
+	/* A store brings the pages that have these `length` bytes into its cache, as far as it likes. The
+	 * reply, at once, says whether it knows them. */
+	MESSAGE_WILL_NEED = 7,
 };
 
 #define MESSAGE_MOVE_MAX ((uint64_t)1 << 20) /* bytes of a pull or a push */
 /* Bytes of a zero: in memory few, because the processor writes them; in a store they are trimmed. */
 #define MESSAGE_ZERO_MAX       ((uint64_t)1 << 20)
 #define MESSAGE_ZERO_STORE_MAX ((uint64_t)256 << 20)
+
+#define MESSAGE_NEED_MAX ((uint64_t)1 << 20) /* bytes that will be needed */
 
 #define MESSAGE_ZERO_DURABLE 1U /* in a store: it survives the loss of power when the reply comes */
 /* It may leave as they were: bytes of a block of a store of which only a part is given; in memory,
@@ -49,7 +54,7 @@ struct message_request {
 	union {
 		uint64_t operand;
 		/* 1 to MESSAGE_MOVE_MAX for a pull or push. 1 to MESSAGE_ZERO_MAX or
-		 * MESSAGE_ZERO_STORE_MAX for a zero. */
+		 * MESSAGE_ZERO_STORE_MAX for a zero. 1 to MESSAGE_NEED_MAX for what is needed. */
 		uint64_t length;
 	};
 	union {

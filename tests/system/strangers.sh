@@ -53,6 +53,7 @@ fs stat NAME
 fs check NAME
 fs check NAME --lost
 fs set NAME --max 1M
+fs set-layout /NAME --default
 fs shrink NAME
 fs rm NAME --force
 put file /NAME/f

@@ -34,14 +34,15 @@ static const struct target_kind region_kind = {
 	.handle = HANDLE_REGION,
 	.opcodes = 1U << AFAR_OP_READ | 1U << AFAR_OP_WRITE | 1U << AFAR_OP_FLUSH |
 		   1U << AFAR_OP_ZERO | 1U << AFAR_OP_TRIM | 1U << AFAR_OP_FETCH_ADD |
-		   1U << AFAR_OP_COMPARE_SWAP | 1U << AFAR_OP_SYNC,
+		   1U << AFAR_OP_COMPARE_SWAP | 1U << AFAR_OP_SYNC | 1U << AFAR_OP_WILL_NEED,
 };
 
 static const struct target_kind cow_kind = {
 	.noun = "copy-on-write region",
 	.handle = HANDLE_REGION,
 	.opcodes = 1U << AFAR_OP_READ | 1U << AFAR_OP_WRITE | 1U << AFAR_OP_FLUSH |
-		   1U << AFAR_OP_ZERO | 1U << AFAR_OP_TRIM | 1U << AFAR_OP_SYNC,
+		   1U << AFAR_OP_ZERO | 1U << AFAR_OP_TRIM | 1U << AFAR_OP_SYNC |
+		   1U << AFAR_OP_WILL_NEED,
 };
 
 static const struct target_kind volume_kind = {
@@ -49,7 +50,8 @@ static const struct target_kind volume_kind = {
 	.is_named = true,
 	.handle = HANDLE_REGION,
 	.opcodes = 1U << AFAR_OP_READ | 1U << AFAR_OP_WRITE | 1U << AFAR_OP_FLUSH |
-		   1U << AFAR_OP_SYNC | 1U << AFAR_OP_ZERO | 1U << AFAR_OP_TRIM,
+		   1U << AFAR_OP_SYNC | 1U << AFAR_OP_ZERO | 1U << AFAR_OP_TRIM |
+		   1U << AFAR_OP_WILL_NEED,
 };
 
 static const struct target_kind files_kind = {
@@ -58,7 +60,8 @@ static const struct target_kind files_kind = {
 	.outlives_servers = true,
 	.handle = HANDLE_REGION,
 	.opcodes = 1U << AFAR_OP_READ | 1U << AFAR_OP_WRITE | 1U << AFAR_OP_FLUSH |
-		   1U << AFAR_OP_SYNC | 1U << AFAR_OP_ZERO | 1U << AFAR_OP_TRIM,
+		   1U << AFAR_OP_SYNC | 1U << AFAR_OP_ZERO | 1U << AFAR_OP_TRIM |
+		   1U << AFAR_OP_WILL_NEED,
 };
 
 /* Rejects a region that is made for atomics that the session cannot do. */

@@ -20,8 +20,7 @@ static void release_buffers(const struct operation *operation)
 
 static inline void count(struct afar_queue *queue, const struct operation *operation)
 {
-	/* Zeros send no bytes. */
-	uint64_t bytes = opcode_is_zero(operation->opcode) ? 0 : operation->length;
+	uint64_t bytes = opcode_moves_none(operation->opcode) ? 0 : operation->length;
 
 	counts_end(&queue->counts, operation->opcode, bytes, operation->status != 0);
 	if (operation->stands_for)
@@ -154,6 +153,8 @@ static int take_reply(struct afar_queue *queue, struct path *path, struct messag
 	if (transfer->operation->opcode == AFAR_OP_SYNC)
 		remember_synced(transfer->operation->target, path,
 				is_heard(transfer->operation, ret) ? value : 0, ret == -EIO);
+	if (ret != -AFAR_EMALFORMED && transfer->operation->opcode == AFAR_OP_WILL_NEED)
+		ret = 0; /* it may not know the message, or the extent any more */
 	if (ret && opcode_is_zero(transfer->operation->opcode))
 		fail_alone(queue, transfer, ret, false);
 	transfer_end(queue, transfer, ret);

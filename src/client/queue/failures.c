@@ -105,10 +105,11 @@ static const struct failure *find_failure(const struct afar_queue *queue,
 
 static const char *verb_of(uint16_t opcode)
 {
-	return opcode == AFAR_OP_READ	? "read"
-	       : opcode == AFAR_OP_ZERO ? "zero"
-	       : opcode == AFAR_OP_TRIM ? "trim"
-					: "write";
+	return opcode == AFAR_OP_READ	     ? "read"
+	       : opcode == AFAR_OP_ZERO	     ? "zero"
+	       : opcode == AFAR_OP_TRIM	     ? "trim"
+	       : opcode == AFAR_OP_WILL_NEED ? "say that it will need"
+					     : "write";
 }
 
 static void describe_operation(const struct failure *failure, char out[TEXT_MAX])

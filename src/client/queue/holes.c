@@ -10,7 +10,7 @@
 bool hole_pass(struct afar_queue *queue, struct operation *operation, const struct step *step)
 {
 	struct iov_walk at = operation->memory;
-	uint64_t left = step->length;
+	uint64_t left = opcode_moves_none(operation->opcode) ? 0 : step->length;
 
 	if (step->is_lost || step->is_past) {
 		operation_fail(queue, operation, step->is_lost ? -AFAR_ELOST : -ERANGE, NULL);

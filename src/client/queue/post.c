@@ -196,6 +196,23 @@ static int post_driven(struct afar_queue *queue, struct operation *operation, st
 	return post_message(queue, operation, step, &request);
 }
 
+/* Tells a store what it will be asked for. */
+static int post_need(struct afar_queue *queue, struct operation *operation, struct step *step)
+{
+	struct message_request request = {
+		.kind = MESSAGE_WILL_NEED,
+		.extent = step->extent,
+		.offset = step->offset,
+	};
+
+	if (!step->peer->store)
+		return 0;
+	if (step->length > MESSAGE_NEED_MAX)
+		step->length = MESSAGE_NEED_MAX;
+	request.length = step->length;
+	return post_message(queue, operation, step, &request);
+}
+
 /* Has a NIC, or our own processor, carry out an atomic. */
 static int post_word(struct afar_queue *queue, struct operation *operation, const struct step *step)
 {
@@ -283,6 +300,8 @@ static inline int take_step(struct afar_queue *queue, struct operation *operatio
 		ret = post_atomic(queue, operation, step);
 	} else if (opcode_is_zero(operation->opcode)) {
 		ret = hole_post(queue, operation, step);
+	} else if (operation->opcode == AFAR_OP_WILL_NEED) {
+		ret = post_need(queue, operation, step);
 	} else {
 		step->length = gather(step->path, operation,
 				      path_length_at(step->path, step->offset, step->length),

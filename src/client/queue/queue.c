@@ -292,11 +292,12 @@ static int check_hints(const struct afar_op *op)
 
 static int check_op(const struct afar_queue *queue, const struct afar_op *op, uint64_t *length)
 {
-	bool is_atomic = opcode_is_atomic(op->opcode), is_zero = opcode_is_zero(op->opcode);
+	const bool is_atomic = opcode_is_atomic(op->opcode), is_zero = opcode_is_zero(op->opcode),
+		   moves_none = opcode_moves_none(op->opcode);
 	const struct target_kind *kind;
 	int ret;
 
-	if (op->opcode < AFAR_OP_READ || op->opcode > AFAR_OP_TRIM)
+	if (op->opcode < AFAR_OP_READ || op->opcode > AFAR_OP_WILL_NEED)
 		return error_fail(-EINVAL, "submit an operation: there is no opcode %u",
 				  op->opcode);
 	if (op->flags & ~OP_FLAGS)
@@ -321,11 +322,12 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 	ret = check_hints(op);
 	if (ret)
 		return ret;
-	if (!is_atomic && ((op->operand && !is_zero) || op->compare))
+	if (!is_atomic && ((op->operand && !moves_none) || op->compare))
 		return error_fail(-EINVAL, "submit an operation: operand and compare must be 0");
-	if (is_zero && op->nr_iov)
-		return error_fail(-EINVAL, "submit a zero or trim: it moves no bytes, so nr_iov "
-					   "must be 0");
+	if (moves_none && op->nr_iov)
+		return error_fail(
+			-EINVAL,
+			"submit a zero, trim or will-need: it moves no bytes, so nr_iov must be 0");
 	if (!target_is_open(op->target) || op->target->session != queue->session)
 		return error_fail(-EINVAL,
 				  "submit an operation: the target is not of this session");
@@ -366,7 +368,7 @@ static int check_op(const struct afar_queue *queue, const struct afar_op *op, ui
 		return ret;
 	if (kind->ops)
 		return kind->ops->check(op, *length);
-	if (is_zero)
+	if (moves_none)
 		*length = op->operand;
 	if (!range_is_inside(op->offset, *length, op->target->length))
 		return error_fail(-ERANGE,

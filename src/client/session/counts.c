@@ -265,7 +265,7 @@ void same_host_counts_close(struct afar_session *session, struct same_host_count
 
 /* The manager counts some opcodes as one kind. */
 static const struct {
-	uint16_t opcodes[3];
+	uint16_t opcodes[3]; /* AFAR_OP_WILL_NEED is none of them: nobody waits for it */
 	unsigned nr_opcodes;
 } kinds[] = {
 	{{AFAR_OP_READ}, 1},

@@ -167,6 +167,12 @@ static inline bool opcode_is_zero(uint16_t opcode)
 	return opcode == AFAR_OP_ZERO || opcode == AFAR_OP_TRIM;
 }
 
+/* Returns whether it is about `operand` bytes, and moves none. */
+static inline bool opcode_moves_none(uint16_t opcode)
+{
+	return opcode_is_zero(opcode) || opcode == AFAR_OP_WILL_NEED;
+}
+
 static inline bool opcode_writes(uint16_t opcode)
 {
 	return opcode == AFAR_OP_WRITE || opcode_is_atomic(opcode) || opcode_is_zero(opcode);

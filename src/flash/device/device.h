@@ -61,9 +61,9 @@ struct flash_device_ops {
 	 */
 	int (*poll)(struct flash_device *device, int timeout_ms);
 	/*
-	 * Readable when a started operation has ended. Use it after a poll() that found nothing,
-	 * because that poll has started all that was submitted. -1: the device has none. Ask for it
-	 * before anything is in flight.
+	 * Becomes readable when a started operation has ended. It may stay readable, so watch it for edges (EPOLLET).
+	 * Ask for it the first time before anything is in flight, and then before each sleep. Do so after a poll()
+	 * that found nothing: that poll has started all that was submitted. -1: the device has none.
 	 */
 	int (*fd)(struct flash_device *device);
 	/* Nothing may be in flight. */

@@ -34,6 +34,16 @@
 #define PART_MAX  ((size_t)1 << 30)
 #define IDLE_MAX  64U /* polls that ask the kernel nothing, one behind the other */
 
+/*
+ * The kernel shows that it has news, and then looks whether event_fd is to be written. Here it does so in this order. Other processors
+ * may look first, and then nobody would be woken.
+ */
+#ifdef __x86_64__
+#define IS_ORDERED true
+#else
+#define IS_ORDERED false
+#endif
+
 /* Headers of a kernel before 6.12 do not define it. */
 #ifndef BLOCK_URING_CMD_DISCARD
 #define BLOCK_URING_CMD_DISCARD _IO(0x12, 0)
@@ -57,10 +67,11 @@ struct uring {
 	int fd;
 	int event_fd; /* -1: no caller asked for one */
 	bool has_ring;
-	bool is_enabled;	      /* the ring belongs to a thread */
-	bool has_flags;		      /* the ring's memory shows whether the kernel has news */
-	bool is_event_old;	      /* event_fd may be readable for what we know already */
-	unsigned nr_idle;	      /* polls since we last asked the kernel */
+	bool is_enabled;   /* the ring belongs to a thread */
+	bool has_flags;	   /* the ring's memory shows whether the kernel has news */
+	bool is_hushed;	   /* the kernel does not write to event_fd before somebody asks for it */
+	bool is_event_old; /* event_fd may be readable for what we know already */
+	unsigned nr_idle;  /* polls since we last asked the kernel */
 	bool discards_by_command;     /* of a block device; else by punching holes */
 	struct cds_list_head refused; /* operations that the next poll ends with their error */
 	struct cds_list_head waiting; /* operations that have no transfer yet */
@@ -337,8 +348,8 @@ static bool has_news(const struct uring *uring)
 
 /*
  * Returns whether a poll that does not wait has nothing to give to the kernel, nor to take from it.
- * The ring's memory shows that: a caller that polls again and again makes no system calls. But the
- * kernel may make event_fd readable after we have taken what it tells of. So we read that once more,
+ * The ring's memory shows that: a caller that polls again and again makes no system calls. But a
+ * kernel that is not hushed may make event_fd readable after we have taken what it tells of. So we read that once more,
  * and once in a while.
  */
 static bool is_idle(struct uring *uring)
@@ -347,13 +358,34 @@ static bool is_idle(struct uring *uring)
 	    !cds_list_empty(&uring->waiting) || !cds_list_empty(&uring->again) ||
 	    io_uring_sq_ready(&uring->ring) > 0 || has_news(uring))
 		return false;
-	if (uring->event_fd >= 0 && (uring->is_event_old || ++uring->nr_idle >= IDLE_MAX)) {
+	if (uring->event_fd >= 0 && !uring->is_hushed &&
+	    (uring->is_event_old || ++uring->nr_idle >= IDLE_MAX)) {
 		eventfd_read(uring->event_fd, &(eventfd_t){0});
 		uring->is_event_old = false;
 		uring->nr_idle = 0;
 		return !has_news(uring); /* it may have come before we read */
 	}
 	return true;
+}
+
+/* Has the kernel write to event_fd no more, if it can be told so in time. */
+static void hush(struct uring *uring)
+{
+	if (!IS_ORDERED || !uring->has_flags || uring->event_fd < 0 || uring->is_hushed)
+		return;
+	uring->is_hushed = io_uring_cq_eventfd_toggle(&uring->ring, false) == 0;
+}
+
+/* The caller will sleep on event_fd. News that have come before the kernel knew that are told by us. */
+static void unhush(struct uring *uring)
+{
+	if (!uring->is_hushed)
+		return;
+	io_uring_cq_eventfd_toggle(&uring->ring, true);
+	uring->is_hushed = false;
+	atomic_thread_fence(memory_order_seq_cst);
+	if (has_news(uring))
+		eventfd_write(uring->event_fd, 1);
 }
 
 static int uring_poll(struct flash_device *device, int timeout_ms)
@@ -365,9 +397,10 @@ static int uring_poll(struct flash_device *device, int timeout_ms)
 
 	if (ret)
 		return ret;
+	hush(uring);
 	if (timeout_ms == 0 && is_idle(uring))
 		return 0;
-	uring->is_event_old = true;
+	uring->is_event_old = !uring->is_hushed;
 	uring->nr_idle = 0;
 	if (uring->event_fd >= 0 && !uring->has_flags)
 		eventfd_read(uring->event_fd, &(eventfd_t){0});
@@ -399,6 +432,7 @@ static int uring_fd(struct flash_device *device)
 	struct uring *uring = uring_of(device);
 	int fd;
 
+	unhush(uring);
 	if (uring->event_fd >= 0)
 		return uring->event_fd;
 	fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);

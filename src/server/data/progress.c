@@ -113,11 +113,17 @@ static void take_requests(struct progress *progress, const struct port *port)
  * while, because the thread did not sleep. */
 static bool is_listener_due(struct progress_thread *thread)
 {
-	uint64_t now = clock_ns();
+	const uint64_t now = clock_ns();
+	const bool has_slept = thread->has_slept;
 
+	thread->has_slept = false;
 	if (thread != &thread->progress->threads[0] ||
-	    (!thread->has_callers && now < thread->listen_at))
+	    (!thread->has_callers && !has_slept && now < thread->listen_at))
 		return false;
+	if (!thread->has_callers && has_slept) {
+		thread->listen_at = now + SPIN_NS_MAX;
+		return false;
+	}
 	thread->has_callers = false;
 	thread->listen_at = now + SPIN_NS_MAX;
 	return true;
@@ -318,24 +324,6 @@ static bool spin(struct progress_thread *thread)
 	return now >= deadline;
 }
 
-/* How long to sleep at most; -1: any time. */
-static int sleep_ms(struct progress_thread *thread)
-{
-	const struct progress_engine *engine = thread->progress->options.engine;
-	int ms = mover_sleep_ms(&thread->mover, thread->nr_connecting > 0 ? CONNECT_MS : -1);
-	uint64_t due = engine && engine->due ? engine->due(engine->context) : CLOCK_NEVER;
-	int due_ms = due == CLOCK_NEVER ? -1 : clock_remaining_ms(due);
-
-	return due_ms >= 0 && (ms < 0 || due_ms < ms) ? due_ms : ms;
-}
-
-static void watch_engine(struct progress_thread *thread)
-{
-	const struct progress_engine *engine = thread->progress->options.engine;
-
-	thread->watched[WATCH_ENGINE].fd = engine ? engine->fd(engine->context) : -1;
-}
-
 /* True: all queues will wake the thread. A transfer on one of several may free memory of an engine that
  * another queue waits for. So it sleeps only if nothing has moved since all were looked at. */
 static bool arm(struct progress_thread *thread)
@@ -351,13 +339,15 @@ static bool arm(struct progress_thread *thread)
 	return true;
 }
 
-static bool has_callers(const struct progress_thread *thread)
+/* How long to sleep at most; -1: any time. */
+static int sleep_ms(struct progress_thread *thread)
 {
-	bool has_callers = false;
+	const struct progress_engine *engine = thread->progress->options.engine;
+	int ms = mover_sleep_ms(&thread->mover, thread->nr_connecting > 0 ? CONNECT_MS : -1);
+	uint64_t due = engine && engine->due ? engine->due(engine->context) : CLOCK_NEVER;
+	int due_ms = due == CLOCK_NEVER ? -1 : clock_remaining_ms(due);
 
-	for (unsigned i = 0; i < thread->progress->nr_ports; i++)
-		has_callers |= thread->watched[WATCH_LISTENERS + i].revents != 0;
-	return has_callers;
+	return due_ms >= 0 && (ms < 0 || due_ms < ms) ? due_ms : ms;
 }
 
 static void sleep_until_ready(struct progress_thread *thread)
@@ -366,9 +356,8 @@ static void sleep_until_ready(struct progress_thread *thread)
 	 * taken already. */
 	if (atomic_load(&thread->progress->is_stopping) || poll_engine(thread) || !arm(thread))
 		return;
-	watch_engine(thread);
-	if (poll(thread->watched, thread->nr_watched, sleep_ms(thread)) > 0 && has_callers(thread))
-		thread->has_callers = true;
+	thread->has_callers |= sleep_for(thread, sleep_ms(thread));
+	thread->has_slept = true;
 }
 
 /* Opens the engine and tells progress_start() what came of it. */
@@ -391,20 +380,17 @@ static int open_engine(struct progress_thread *thread)
 static void close_engine(struct progress_thread *thread)
 {
 	const struct progress_engine *engine = thread->progress->options.engine;
-	struct pollfd watched[2];
 
 	if (!engine)
 		return;
+	sleep_for_engine_alone(thread);
 	/* A command may leave another, and closings wait for requests of the engine. */
 	while (atomic_load(&thread->has_commands) || !cds_list_empty(&thread->closed)) {
 		if (atomic_load(&thread->has_commands))
 			run_commands(thread);
 		if (poll_engine(thread) || cds_list_empty(&thread->closed))
 			continue;
-		watch_engine(thread);
-		watched[0] = thread->watched[WATCH_WAKE];
-		watched[1] = thread->watched[WATCH_ENGINE];
-		poll(watched, 2, -1);
+		sleep_for(thread, -1);
 	}
 	engine->close(engine->context);
 }
@@ -437,22 +423,6 @@ static void *thread_run(void *argument)
 
 /* ---- Life */
 
-static void watch(struct progress_thread *thread)
-{
-	struct progress *progress = thread->progress;
-	bool is_first = thread == &progress->threads[0];
-
-	for (unsigned i = 0; i < NR_WATCHED; i++)
-		thread->watched[i] = (struct pollfd){.fd = -1, .events = POLLIN};
-	thread->watched[WATCH_WAKE].fd = thread->wake_fd;
-	for (unsigned i = 0; i < progress->nr_ports; i++) {
-		thread->watched[WATCH_QUEUES + i].fd = fabric_queue_fd(thread->queues[i]);
-		thread->watched[WATCH_LISTENERS + i].fd =
-			fabric_listener_fd(progress->ports[i].listener);
-	}
-	thread->nr_watched = is_first ? NR_WATCHED : WATCH_LISTENERS;
-}
-
 static int start_thread(struct progress_thread *thread, unsigned number)
 {
 	struct progress *progress = thread->progress;
@@ -477,7 +447,9 @@ static int start_thread(struct progress_thread *thread, unsigned number)
 	ret = ports_open_queues(thread);
 	if (ret != 0)
 		goto out_wake;
-	watch(thread);
+	ret = sleep_open(thread);
+	if (ret != 0)
+		goto out_queue;
 
 	sigfillset(&all);
 	pthread_attr_init(&attributes);
@@ -491,12 +463,14 @@ static int start_thread(struct progress_thread *thread, unsigned number)
 	if (ret != 0) {
 		error_fail(ret, "start a progress thread: no thread; raise the limit of "
 				"processes");
-		goto out_queue;
+		goto out_sleep;
 	}
 	snprintf(name, sizeof(name), "afar-data-%u", number % 1000);
 	pthread_setname_np(thread->thread, name);
 	return 0;
 
+out_sleep:
+	close(thread->sleep_fd);
 out_queue:
 	ports_close_queues(thread);
 out_wake:
@@ -529,6 +503,7 @@ static void stop_thread(struct progress_thread *thread)
 			break;
 		}
 	}
+	close(thread->sleep_fd);
 	ports_close_queues(thread);
 	mover_close(&thread->mover);
 	close(thread->wake_fd);

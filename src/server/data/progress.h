@@ -44,8 +44,9 @@ struct progress_engine {
 	int (*open)(void *context);
 	/* Runs in each pass, and never blocks. True: something has ended. */
 	bool (*poll)(void *context);
-	/* A descriptor that is readable when `poll` has something to do, after a poll that had
-	 * nothing. -1: `poll` will have nothing any more. Asked for before each sleep. */
+	/* A descriptor that becomes readable when `poll` has something to do, after a poll that had
+	 * nothing. It may stay readable: it is watched for edges. -1: `poll` will have nothing any more. Asked for before each
+	 * sleep. */
 	int (*fd)(void *context);
 	/* When `poll` is to be called again, even if the descriptor says nothing: on clock_ns();
 	 * CLOCK_NEVER: not before that. NULL: never. */

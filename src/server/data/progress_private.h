@@ -6,7 +6,6 @@
 #ifndef SERVER_PROGRESS_PRIVATE_H
 #define SERVER_PROGRESS_PRIVATE_H
 
-#include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -29,14 +28,6 @@
 #define CONNECT_MS   10000	    /* from accepting until it must be connected */
 
 #define PORTS_MAX (1U + PROGRESS_BESIDE_MAX) /* of a progress: the ways to its threads */
-
-enum {
-	WATCH_WAKE,
-	WATCH_QUEUES,
-	WATCH_LISTENERS = WATCH_QUEUES + PORTS_MAX,
-	WATCH_ENGINE = WATCH_LISTENERS + PORTS_MAX,
-	NR_WATCHED
-};
 
 /* A way to the threads. Each thread has a queue for each. */
 struct port {
@@ -90,8 +81,6 @@ struct progress_thread {
 	pthread_t thread;
 	struct fabric_queue *queues[PORTS_MAX]; /* by the progress' ports */
 	unsigned nr_on[PORTS_MAX];		/* endpoints on each queue */
-	struct pollfd watched[NR_WATCHED];
-	nfds_t nr_watched; /* with the listeners or without */
 	struct cds_list_head connections;
 	struct cds_list_head closed;  /* connections for which the engine has work under way */
 	struct cds_list_head waiting; /* COMMAND_CLOSEs that wait for peers, or for the engine */
@@ -102,11 +91,14 @@ struct progress_thread {
 	bool is_hogged;	    /* others have taken the core for a time slice, when it was yielded */
 	unsigned nr_hasty;  /* spins that were left out because others want the core */
 	bool has_callers;   /* a listener's descriptor was readable */
+	bool has_slept;	    /* so the listeners' descriptors were looked at */
 	uint64_t listen_at; /* on clock_ns(): then it is looked at in any case */
 	unsigned nr_connecting;
 	atomic_uint nr_connections; /* given to this thread and not closed yet */
 
 	int wake_fd;
+	int sleep_fd;	      /* an epoll: sleep.c */
+	int engine_fd;	      /* in it; -1: none is */
 	pthread_mutex_t lock; /* guards the commands */
 	struct cds_list_head commands;
 	atomic_bool has_commands;
@@ -139,6 +131,15 @@ void ports_close_queues(struct progress_thread *thread);
 
 /* Sends a command to another thread, or to this one. The thread owns the command from then on. */
 void progress_send(struct progress_thread *thread, struct command *command);
+
+/* ---- sleep.c, on the thread */
+
+/* When the thread has its queues. Errors, with a sentence: the kernel's. */
+int sleep_open(struct progress_thread *thread);
+/* Sleeps until something is to be done, or for so many milliseconds; -1: any time. True: somebody is at a listener. */
+bool sleep_for(struct progress_thread *thread, int ms);
+/* From now on commands and the engine alone wake it. */
+void sleep_for_engine_alone(struct progress_thread *thread);
 
 /* ---- connections.c. On the thread that the connection is on, or is to be. */
 

@@ -41,6 +41,7 @@ struct pages {
 	uint32_t nr_backed;		  /* and have some */
 	uint32_t nr_left;		  /* a client has left, that had them */
 	uint64_t last_slab;		  /* the number of the last one */
+	uint32_t nr_ahead;		  /* blocks that are being read ahead */
 	uint64_t nr_referred;		  /* reads of clients that found a page by themselves */
 	bool has_failed;		  /* the device */
 	bool is_shared;			  /* clients of this machine may be given slabs */
@@ -75,6 +76,9 @@ void pages_leave(struct store_extent *extent);
 void pages_fail(struct pages *pages);
 /* The connection is over. */
 void pages_left(void *context, struct progress_work *work);
+
+/* Begins to read the pages that have these bytes into the cache, as far as there is room. */
+void pages_fetch(const struct store_extent *extent, uint64_t offset, uint64_t length);
 
 /*
  * Carries out MESSAGE_SYNC: what had ended before survives the loss of power when the reply goes

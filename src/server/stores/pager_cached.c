@@ -19,7 +19,8 @@ struct page_fill {
 	struct store *store;
 	struct store_work at_layer;
 	struct ftl_get get;
-	unsigned nr; /* blocks */
+	struct page_share *ahead; /* whose blocks are read ahead; NULL: somebody waits for them */
+	unsigned nr;		  /* blocks */
 	struct cache_frame *frames[PAGES_NR_BLOCKS];
 	struct iovec iov[PAGES_NR_BLOCKS];
 	uint32_t sums[PAGES_NR_BLOCKS];
@@ -101,6 +102,7 @@ static struct page_fill *new_fill(struct store *store)
 		return NULL;
 	fill->store = store;
 	fill->nr = 0;
+	fill->ahead = NULL;
 	return fill;
 }
 
@@ -117,6 +119,12 @@ static void end_frame(struct store *store, struct cache_frame *frame, int result
 		page_part_ended(wait->io, result);
 	}
 	cache_filled(store->pages.cache, frame, result, sum);
+}
+
+static void end_ahead(struct page_fill *fill)
+{
+	for (unsigned i = 0; i < fill->nr && fill->ahead; i++)
+		pages_end_ahead(&fill->store->pages, fill->ahead);
 }
 
 static void on_page(struct ftl_get *get, size_t at, size_t length, int result)
@@ -139,6 +147,7 @@ static void on_filled(struct ftl_get *get)
 		end_frame(store, fill->frames[i], store_answer(store, result, false),
 			  fill->sums[i]);
 	}
+	end_ahead(fill);
 	cds_list_add(&fill->node, &store->pages.spare_fills);
 }
 
@@ -149,6 +158,7 @@ static void give_up_fill(struct store_work *work)
 
 	for (unsigned i = 0; i < fill->nr; i++)
 		end_frame(fill->store, fill->frames[i], -EIO, 0);
+	end_ahead(fill);
 }
 
 static void forget_fill(struct store_work *work)
@@ -225,8 +235,8 @@ static enum cache_answer ask(const struct store_extent *extent, uint32_t block,
 {
 	struct pages *pages = &extent->store->pages;
 	const uint64_t range = store_extent_cached(extent);
-	const bool has_room =
-		cache_has(pages->cache, range, block) || pages_make_room(pages, extent->share);
+	const bool has_room = cache_has(pages->cache, range, block) ||
+			      pages_make_room(pages, extent->share, false);
 
 	return cache_ask_for(pages->cache, has_room ? extent->share->cached : NULL, range, block,
 			     out);
@@ -268,4 +278,51 @@ uint64_t pages_read_cached(struct page_io *io)
 	if (i == nr)
 		return io->iov.iov_len;
 	return i == 0 ? 0 : i * FTL_BLOCK - io->skip;
+}
+
+/* ---- Reading ahead */
+
+/* Has a frame filled with the block, as the next one of the fill if there is one. Returns that; NULL: it is not to be read. */
+static struct page_fill *fetch(struct page_fill *fill, const struct store_extent *extent,
+			       uint32_t block)
+{
+	struct store *store = extent->store;
+	struct page_share *share = extent->share;
+	struct cache_frame *frame;
+
+	if (!pages_begin_ahead(&store->pages, share))
+		return NULL;
+	if (pages_make_room(&store->pages, share, true) &&
+	    cache_fetch(store->pages.cache, share->cached, store_extent_cached(extent), block,
+			&frame))
+		fill = add_to_fill(fill, store, frame);
+	else
+		fill = NULL;
+	if (fill)
+		fill->ahead = share;
+	else
+		pages_end_ahead(&store->pages, share);
+	return fill;
+}
+
+void pages_fetch(const struct store_extent *extent, uint64_t offset, uint64_t length)
+{
+	const uint64_t end = (offset + length + FTL_BLOCK - 1) / FTL_BLOCK;
+	struct page_fill *fill = NULL, *next;
+
+	if (!extent->share)
+		return;
+	extent->store->is_count_due = true;
+	for (uint64_t block = offset / FTL_BLOCK; block < end; block++) {
+		next = fetch(fill, extent, (uint32_t)block);
+		if (fill && !next)
+			begin_fill(fill, extent);
+		if (next && next->nr == PAGES_NR_BLOCKS) {
+			begin_fill(next, extent);
+			next = NULL;
+		}
+		fill = next;
+	}
+	if (fill)
+		begin_fill(fill, extent);
 }

@@ -10,6 +10,7 @@
  * others, and they would drive everything else out. */
 #define PAGES_CACHED_MAX (UINT64_C(64) << 10)
 #define PAGES_NR_BLOCKS	 (PAGES_CACHED_MAX / FTL_BLOCK + 1)
+#define PAGES_AHEAD_MAX	 512U /* blocks that are being read ahead */
 
 struct page_io;
 
@@ -97,13 +98,19 @@ struct page_share {
 	uint32_t
 		nr_lacks; /* misses since it last got a slab, or asked for one, when there was no memory */
 	uint64_t uses_before; /* when somebody last looked who uses his slabs least */
+	uint32_t nr_ahead;    /* its blocks that are being read ahead */
 };
 
 int pages_slabs_open(struct pages *pages, uint64_t bytes, bool is_shared);
 /* The cache is closed. */
 void pages_slabs_close(struct pages *pages);
-/* Call it before a read that misses. False: there is no frame for its block yet. */
-bool pages_make_room(struct pages *pages, struct page_share *share);
+/* Call it before a read that misses, or one that is made ahead: this takes no memory from another namespace. False: there is no
+ * frame for its block yet. */
+bool pages_make_room(struct pages *pages, struct page_share *share, bool is_ahead);
+/* Around the read of a block ahead. Not more than PAGES_AHEAD_MAX are under way, and a namespace has at most half of what the others
+ * leave. False: it has that. The share stays until the end. */
+bool pages_begin_ahead(struct pages *pages, struct page_share *share);
+void pages_end_ahead(struct pages *pages, struct page_share *share);
 /* Says where a frame is, for a client of this connection. */
 void pages_refer(struct pages *pages, struct progress_work *work, const struct cache_frame *frame,
 		 struct fabric_reference *out);

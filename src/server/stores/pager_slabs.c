@@ -231,7 +231,7 @@ static bool renew(struct pages *pages, const struct page_share *share)
 	return false;
 }
 
-bool pages_make_room(struct pages *pages, struct page_share *share)
+bool pages_make_room(struct pages *pages, struct page_share *share, bool is_ahead)
 {
 	if (!renew(pages, share))
 		return false;
@@ -239,7 +239,8 @@ bool pages_make_room(struct pages *pages, struct page_share *share)
 		return true;
 	if (pages->nr_backed == pages->limit)
 		sweep(pages);
-	if (pages->nr_backed == pages->limit && ++share->nr_lacks >= FABRIC_SLAB_PAGES) {
+	if (pages->nr_backed == pages->limit && !is_ahead &&
+	    ++share->nr_lacks >= FABRIC_SLAB_PAGES) {
 		take_from_another(pages, share);
 		share->nr_lacks = 0;
 	}
@@ -300,6 +301,15 @@ static void recall_all(struct pages *pages, const struct cache_share *share)
 	sweep(pages);
 }
 
+static void free_if_unused(struct page_share *share)
+{
+	if (share->nr_extents > 0 || share->nr_ahead > 0)
+		return;
+	cache_share_close(share->cached);
+	cds_list_del(&share->node);
+	free(share);
+}
+
 void pages_leave(struct store_extent *extent)
 {
 	struct pages *pages = &extent->store->pages;
@@ -308,9 +318,25 @@ void pages_leave(struct store_extent *extent)
 	if (!share || --share->nr_extents > 0)
 		return;
 	recall_all(pages, share->cached);
-	cache_share_close(share->cached);
-	cds_list_del(&share->node);
-	free(share);
+	free_if_unused(share);
+}
+
+bool pages_begin_ahead(struct pages *pages, struct page_share *share)
+{
+	const uint32_t others = pages->nr_ahead - share->nr_ahead;
+
+	if (share->nr_ahead >= (PAGES_AHEAD_MAX - others) / 2)
+		return false;
+	share->nr_ahead++;
+	pages->nr_ahead++;
+	return true;
+}
+
+void pages_end_ahead(struct pages *pages, struct page_share *share)
+{
+	share->nr_ahead--;
+	pages->nr_ahead--;
+	free_if_unused(share);
 }
 
 void pages_fail(struct pages *pages)

@@ -162,6 +162,22 @@ static void engine_close(void *context)
 
 /* ---- Life */
 
+/* Carries out MESSAGE_WILL_NEED. Returns its status. */
+static int will_need(struct store *store, struct reach reach, const struct message_request *request)
+{
+	struct store_extent *extent;
+	int ret;
+
+	if (store->is_gone)
+		return -EIO;
+	if (request->length == 0 || request->length > MESSAGE_NEED_MAX)
+		return -EINVAL;
+	ret = store_extent_reached(store, reach, request, &extent);
+	if (ret == 0)
+		pages_fetch(extent, request->offset, request->length);
+	return ret;
+}
+
 static bool serve(void *context, const struct admission *admission,
 		  const struct message_request *request, struct message_reply *reply,
 		  const struct progress_message *message)
@@ -170,7 +186,9 @@ static bool serve(void *context, const struct admission *admission,
 		return store_sync(context, request, reply, message);
 	if (request->kind == MESSAGE_ZERO)
 		return store_zero(context, admission->reach, request, reply, message);
-	reply->status = -EOPNOTSUPP;
+	reply->status = request->kind == MESSAGE_WILL_NEED
+				? will_need(context, admission->reach, request)
+				: -EOPNOTSUPP;
 	return true;
 }
 

@@ -91,8 +91,8 @@ enum store_request { STORE_READ, STORE_WRITE, STORE_WRITE_DURABLE, STORE_SYNC, S
 
 /* Counts since it was opened. Blocks are of 4 KiB. */
 struct store_work_stat {
-	uint64_t nr_hits, nr_misses, nr_shared, nr_past; /* of the cache: see cache.h */
-	uint64_t cache_bytes, cached_bytes;		 /* all of it, and what is used */
+	uint64_t nr_hits, nr_misses, nr_shared, nr_past, nr_ahead; /* of the cache: see cache.h */
+	uint64_t cache_bytes, cached_bytes;			   /* all of it, and what is used */
 	uint64_t nr_merged;	 /* writes of parts of blocks that went along with another one's */
 	uint64_t device_reads;	 /* for reads of clients, and the scrub's */
 	uint64_t user_blocks;	 /* written for clients */

@@ -212,6 +212,9 @@ bool store_zero(struct store *store, struct reach reach, const struct message_re
 /* Finds an extent. NULL: it is not there, or is another namespace's. */
 struct store_extent *store_extent_named(const struct store *store, uint64_t number,
 					uint64_t namespace);
+/* Finds the confirmed extent that a message is about. -AFAR_ELOST: there is none for this reach. -ERANGE: the message's bytes are not in it. */
+int store_extent_reached(struct store *store, struct reach reach,
+			 const struct message_request *request, struct store_extent **out);
 /* True: it is being removed, or could not be. */
 static inline bool store_extent_is_leaving(const struct store_extent *extent)
 {

@@ -3,6 +3,7 @@
  * Which extents a store has, and their changes at the layer. On the store's thread, but for store_has()
  * and store_nr_extents().
  */
+#include <afar/error.h>
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -83,6 +84,19 @@ struct store_extent *store_extent_named(const struct store *store, uint64_t numb
 			return extent->namespace == namespace ? extent : NULL;
 	}
 	return NULL;
+}
+
+/* A provisional one is nobody's yet. */
+int store_extent_reached(struct store *store, struct reach reach,
+			 const struct message_request *request, struct store_extent **out)
+{
+	*out = store_extent_named(store, request->extent, reach.namespace);
+	if (!*out || (*out)->state != EXTENT_IS_CONFIRMED)
+		return -AFAR_ELOST;
+	if (request->offset > (*out)->length || request->length > (*out)->length - request->offset)
+		return -ERANGE;
+	(*out)->was_reached = true;
+	return 0;
 }
 
 const struct store_extent *store_extent_at(const struct store *store, uint64_t lba)

@@ -126,6 +126,7 @@ static struct store_work_stat work_of(const struct store *store, const struct ft
 		.nr_misses = cache.nr_misses,
 		.nr_shared = cache.nr_shared,
 		.nr_past = cache.nr_past,
+		.nr_ahead = cache.nr_ahead,
 		.cache_bytes = (uint64_t)store->pages.limit * SEGMENT_MIN,
 		.cached_bytes = (uint64_t)cache.nr_used * CACHE_BLOCK,
 		.nr_merged = store->pages.nr_merged,

@@ -150,18 +150,6 @@ static void begin_all(struct zeroing *zeroing, const struct store_extent *extent
 		sync_blocks(zeroing, extent, begin, end);
 }
 
-/* Finds the extent and checks that the request lies in it. A provisional one is nobody's yet. */
-static int find(struct store *store, struct reach reach, const struct message_request *request,
-		struct store_extent **out)
-{
-	*out = store_extent_named(store, request->extent, reach.namespace);
-	if (!*out || (*out)->state != EXTENT_IS_CONFIRMED)
-		return -AFAR_ELOST;
-	if (request->offset > (*out)->length || request->length > (*out)->length - request->offset)
-		return -ERANGE;
-	return 0;
-}
-
 bool store_zero(struct store *store, struct reach reach, const struct message_request *request,
 		struct message_reply *reply, const struct progress_message *message)
 {
@@ -170,7 +158,7 @@ bool store_zero(struct store *store, struct reach reach, const struct message_re
 
 	reply->status = store->is_gone ? -EIO : zero_check(reach, request, MESSAGE_ZERO_STORE_MAX);
 	if (reply->status == 0)
-		reply->status = find(store, reach, request, &extent);
+		reply->status = store_extent_reached(store, reach, request, &extent);
 	if (reply->status != 0)
 		return true;
 	zeroing = malloc(sizeof(*zeroing));
@@ -178,7 +166,6 @@ bool store_zero(struct store *store, struct reach reach, const struct message_re
 		reply->status = -ENOMEM;
 		return true;
 	}
-	extent->was_reached = true;
 	*zeroing = (struct zeroing){
 		.work = {.give_up = give_up, .forget = forget},
 		.store = store,

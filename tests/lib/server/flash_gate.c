@@ -21,6 +21,7 @@
 struct gated {
 	struct flash_device device;
 	struct flash_device *inner;
+	int fd; /* of `inner` */
 	struct cds_list_head held, failed;
 	uint64_t held_since; /* on clock_coarse_ns(): the oldest; 0: none is held */
 };
@@ -72,7 +73,7 @@ static void gated_submit(struct flash_device *device, struct flash_io *io)
 	} else if (gate.error[io->opcode] != 0) {
 		io->result = gate.error[io->opcode];
 		cds_list_add_tail(&io->node, &gated->failed);
-		eventfd_write(flash_device_fd(gated->inner), 1);
+		eventfd_write(gated->fd, 1);
 	} else {
 		is_taken = false;
 	}
@@ -169,7 +170,7 @@ int __wrap_flash_device_open_path(const char *path, unsigned flags, struct flash
 	CDS_INIT_LIST_HEAD(&gated->held);
 	CDS_INIT_LIST_HEAD(&gated->failed);
 	/* Asked for at once: it is what wakes the store's thread. */
-	flash_device_fd(inner);
+	gated->fd = flash_device_fd(inner);
 	pthread_mutex_lock(&gate.lock);
 	gate.gated = gated;
 	pthread_mutex_unlock(&gate.lock);
@@ -183,7 +184,7 @@ int __wrap_flash_device_open_path(const char *path, unsigned flags, struct flash
 static void wake_device(void)
 {
 	if (gate.gated)
-		eventfd_write(flash_device_fd(gate.gated->inner), 1);
+		eventfd_write(gate.gated->fd, 1);
 }
 
 void flash_gate_reset(void)

@@ -106,6 +106,7 @@ static uint64_t count(const char *name)
 
 #define PAST   "\"cache_past\": "
 #define MISSES "\"cache_misses\": "
+#define SHARED "\"cache_shared\": "
 #define HITS   "\"cache_hits\": "
 #define KEPT   "\"cached_bytes\": "
 
@@ -143,6 +144,38 @@ static void test_flash(void **state)
 	close_bed(&bed);
 }
 
+/* Says that pages will be needed. */
+static void need(struct bed *bed, uint64_t offset, uint64_t length)
+{
+	struct afar_completion done;
+	struct afar_op op;
+
+	afar_prep(&op, AFAR_OP_WILL_NEED, afar_region_target(bed->region), offset, NULL, 0);
+	op.operand = length;
+	assert_int_equal(afar_queue_submit(bed->queue, &op, 1), 1);
+	assert_int_equal(afar_queue_wait(bed->queue, &done, 1, 1, -1), 1);
+	assert_int_equal(done.result, length);
+}
+
+static void test_will_need(void **state)
+{
+	const uint64_t misses = count(MISSES), kept = count(HITS) + count(SHARED);
+	struct bed bed;
+
+	(void)state;
+	open_bed(&bed, &flash);
+	for (unsigned i = 0; i < NR_PAGES; i++)
+		put(&bed, 0, i, i);
+	need(&bed, 3 * PAGE - 10, 20 * PAGE);
+	for (unsigned i = 3; i < 20; i++)
+		expect(&bed, 0, i, i);
+	while (count(HITS) + count(SHARED) < kept + 17)
+		test_pause();
+	assert_int_equal(count(MISSES), misses);
+	need(&bed, 0, 0);
+	close_bed(&bed);
+}
+
 static void test_memory(void **state)
 {
 	struct bed bed;
@@ -150,6 +183,7 @@ static void test_memory(void **state)
 	(void)state;
 	open_bed(&bed, NULL);
 	go_through(&bed);
+	need(&bed, 100, NR_PAGES * PAGE - 100);
 	close_bed(&bed);
 }
 
@@ -162,7 +196,7 @@ static void test_what_does_not_fit(void **state)
 		{AFAR_OP_READ, AFAR_OP_COLD},	   {AFAR_OP_WRITE, AFAR_OP_BRIEF | AFAR_OP_COLD},
 		{AFAR_OP_FLUSH, AFAR_OP_ONCE},	   {AFAR_OP_SYNC, AFAR_OP_COLD},
 		{AFAR_OP_ZERO, AFAR_OP_BRIEF},	   {AFAR_OP_FETCH_ADD, AFAR_OP_ONCE},
-		{AFAR_OP_READ, AFAR_OP_COLD << 1},
+		{AFAR_OP_READ, AFAR_OP_COLD << 1}, {AFAR_OP_WILL_NEED, 0}, /* with memory */
 	};
 	struct bed bed;
 
@@ -182,6 +216,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_flash),
+		cmocka_unit_test(test_will_need),
 		cmocka_unit_test(test_memory),
 		cmocka_unit_test(test_what_does_not_fit),
 	};

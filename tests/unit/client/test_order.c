@@ -468,7 +468,7 @@ static void test_bad_input(void **state)
 			 -EINVAL);
 	assert_int_equal(order_submit(0, 0, 0, narrow), -EINVAL);
 	assert_non_null(strstr(afar_last_error(), "opcode"));
-	assert_int_equal(order_submit(0, AFAR_OP_TRIM + 1, 0, narrow), -EINVAL);
+	assert_int_equal(order_submit(0, AFAR_OP_WILL_NEED + 1, 0, narrow), -EINVAL);
 	op.offset = 1;
 	assert_int_equal(afar_queue_submit(world.queue, &op, 1), -EINVAL);
 	assert_non_null(strstr(afar_last_error(), "flush"));
@@ -547,6 +547,9 @@ static void test_flush_behind_zeros(void **state)
 	order_expect(0, 0);
 	assert_int_equal(order_submit(5, AFAR_OP_TRIM, 0, unconnected), 1);
 	order_expect(5, -ENOTCONN);
+	/* Nor does saying what will be needed of it. */
+	assert_int_equal(order_submit(6, AFAR_OP_WILL_NEED, 0, wide), 1);
+	order_expect(6, 6);
 	order_close();
 }
 

@@ -149,7 +149,7 @@ static void test_hints(void **state)
 	assert_int_equal(heat_told(&block, HEAT_HINT_MEAN + 16), HEAT_LEVEL_MEAN - HEAT_OCTAVE);
 }
 
-/* What a block does says more than a hint that comes with each put. */
+/* A block that is put often becomes hot, whatever the hint that comes with each put. */
 static void test_wrong_hints_are_unlearnt(void **state)
 {
 	struct streams_put request = {.lba = 1, .hint = HEAT_HINT_MEAN - 48};

@@ -229,6 +229,18 @@ static void step_ask(unsigned range, unsigned block)
 	}
 }
 
+/* Nobody waits for it yet. */
+static void step_fetch(unsigned range, unsigned block)
+{
+	struct fill *place = place_for_fill();
+	struct cache_frame *frame;
+
+	if (!place || !cache_fetch(walk.cache, walk.shares[range], range_of(range), block, &frame))
+		return;
+	check(!is_shareable(range, block), "a block is read twice, ahead");
+	*place = (struct fill){.frame = frame, .range = range, .block = block};
+}
+
 static void fill_read(struct fill *fill)
 {
 	const struct content content = content_of(fill->range, fill->block);
@@ -531,7 +543,7 @@ static const char *walk_once(uint64_t seed, enum rule broken)
 			step_fill(&walk.fills[which]);
 			break;
 		default:
-			step_ask(dice(NR_RANGES), dice(NR_BLOCKS));
+			(dice(4) == 0 ? step_fetch : step_ask)(dice(NR_RANGES), dice(NR_BLOCKS));
 		}
 	}
 	if (!walk.found && broken == RULES_KEPT) {
@@ -698,6 +710,55 @@ static void test_what_is_handed_over_goes_first(void **state)
 	free(memory);
 }
 
+static bool fetch(struct cache *cache, uint32_t block)
+{
+	struct cache_frame *frame;
+
+	if (!cache_fetch(cache, cache_slab_share(cache, 0), 1, block, &frame))
+		return false;
+	cache_filled(cache, frame, 0, 0);
+	return true;
+}
+
+/* A client may say of as many blocks as it likes that it will need them. They take a part of the frames. One that it then reads
+ * counts as read once, and makes room for the next. */
+static void test_what_is_read_ahead_is_little(void **state)
+{
+	char *memory = malloc(NR_ROOM * CACHE_BLOCK);
+	struct cache_frame *pinned, *frame;
+	struct cache_stat stat;
+	struct cache *cache;
+	unsigned nr = 0;
+
+	(void)state;
+	assert_int_equal(cache_open(memory, NR_ROOM, &cache), 0);
+	for (unsigned i = 0; i < NR_ROOM; i++)
+		is_hit(cache, i);
+	for (unsigned i = 1; i < NR_ROOM; i++)
+		assert_true(is_hit(cache, i));
+	pinned = cache_pin(cache, 1, 0);
+	assert_false(fetch(cache, 1));
+	for (unsigned i = 0; i < 10 * NR_ROOM; i++)
+		nr += fetch(cache, NR_ROOM + i);
+	assert_int_equal(nr, NR_ROOM / 4);
+	cache_stat(cache, &stat);
+	assert_int_equal(stat.nr_ahead, nr);
+	assert_int_equal(stat.nr_misses, NR_ROOM);
+	assert_ptr_equal(cache_pin(cache, 1, 0), pinned);
+	assert_int_equal(cache_ask(cache, 1, NR_ROOM, &frame), CACHE_HIT);
+	assert_int_equal(frame->nr_uses, 1);
+	assert_true(fetch(cache, 20 * NR_ROOM));
+	assert_false(fetch(cache, 20 * NR_ROOM + 1));
+	/* Its reader keeps nothing. */
+	assert_true(is_hit_once(cache, 20 * NR_ROOM));
+	assert_true(fetch(cache, 20 * NR_ROOM + 1));
+	assert_false(cache_has(cache, 1, 20 * NR_ROOM));
+	cache_unpin(cache, pinned);
+	cache_unpin(cache, pinned);
+	cache_close(cache);
+	free(memory);
+}
+
 /* A list of blocks, the last used first. */
 struct lru {
 	uint32_t blocks[NR_KEPT];
@@ -776,6 +837,7 @@ TEST_GROUP(cache)
 		cmocka_unit_test(test_long_changes),
 		cmocka_unit_test(test_a_scan_leaves_what_is_used),
 		cmocka_unit_test(test_what_is_handed_over_goes_first),
+		cmocka_unit_test(test_what_is_read_ahead_is_little),
 		cmocka_unit_test(test_more_hits_behind_a_cache_than_lru),
 	};
 

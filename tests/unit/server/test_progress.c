@@ -86,7 +86,8 @@ static struct flood {
 	struct fabric_domain domain;
 	struct fabric_listener listener;
 	struct fabric_queue queue;
-	int full_fd, empty_fd; /* always readable, never */
+	int full_fd, empty_fd; /* of the queue: always readable, never */
+	int listener_fd;
 	bool has_messages, has_strangers, is_short;
 	struct count looks, polls;
 } flood = {.looks = COUNT_INITIALIZER, .polls = COUNT_INITIALIZER};
@@ -107,7 +108,7 @@ static void flood_listener_close(struct fabric_listener *listener)
 static int flood_listener_fd(struct fabric_listener *listener)
 {
 	(void)listener;
-	return flood.full_fd;
+	return flood.listener_fd;
 }
 
 static int flood_listener_next(struct fabric_listener *listener, struct fabric_request *out)
@@ -287,7 +288,8 @@ static void flood_open(struct port *port)
 	flood.fabric.listening = &flood_listening_ops;
 	flood.full_fd = eventfd(1, EFD_CLOEXEC);
 	flood.empty_fd = eventfd(0, EFD_CLOEXEC);
-	assert_true(flood.full_fd >= 0 && flood.empty_fd >= 0);
+	flood.listener_fd = eventfd(1, EFD_CLOEXEC);
+	assert_true(flood.full_fd >= 0 && flood.empty_fd >= 0 && flood.listener_fd >= 0);
 	*port = (struct port){0};
 	port_open(port, &flood.fabric);
 }
@@ -295,6 +297,7 @@ static void flood_open(struct port *port)
 static void flood_close(struct port *port)
 {
 	progress_stop(port->progress);
+	close(flood.listener_fd);
 	close(flood.full_fd);
 	close(flood.empty_fd);
 	flood.has_messages = flood.has_strangers = flood.is_short = false;

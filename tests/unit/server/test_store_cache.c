@@ -3,6 +3,7 @@
  * A store that keeps pages is read over tcp or a driven lane, with a gate before its device. The tests count reads of
  * the device, and look at what readers see of changes meanwhile, and at what becomes of those who wait.
  */
+#include <afar/error.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -421,6 +422,128 @@ static void test_reads_once_keep_nothing(void **state)
 	cached_bed_close(&bed);
 }
 
+/* ---- Pages that will be needed */
+
+static int will_need(struct cached_bed *bed, uint64_t at, uint64_t length)
+{
+	const struct message_request request = {
+		.kind = MESSAGE_WILL_NEED, .extent = bed->extent, .offset = at, .length = length};
+	uint64_t value;
+
+	return data_client_ask(&bed->client, &request, &value);
+}
+
+static struct store_work_stat await_ahead(struct cached_bed *bed, uint64_t nr)
+{
+	struct store_work_stat stat = cached_count(bed);
+
+	while (stat.nr_ahead < nr) {
+		test_pause();
+		stat = cached_count(bed);
+	}
+	return stat;
+}
+
+/* The reply comes before the device has answered. Readers wait for the read that is under way. */
+static void test_what_will_be_needed_is_read(void **state)
+{
+	static struct cached_reader reader;
+	struct store_work_stat before, after;
+	struct cached_bed bed;
+
+	(void)state;
+	cached_bed_open(&bed, CACHED_BYTES);
+	cached_write(&bed, 0, MIB, true);
+	before = cached_count(&bed);
+	flash_gate_hold(FLASH_IO_READ);
+	assert_int_equal(will_need(&bed, AT + 100, 4 * FTL_BLOCK), 0);
+	await_ahead(&bed, 5);
+	cached_reader_begin(&bed, &reader, 2, AT);
+	cached_await_counts(&bed, before.nr_misses, 1);
+	flash_gate_release();
+	assert_int_equal(cached_reader_end(&reader), 0);
+	assert_memory_equal(reader.bytes, bed.image + AT, FTL_BLOCK);
+	for (unsigned i = 1; i < 5; i++)
+		cached_expect(&bed, AT + i * FTL_BLOCK, FTL_BLOCK);
+	after = cached_await_all(&bed, 5);
+	assert_int_equal(after.nr_misses, before.nr_misses);
+	assert_int_equal(after.nr_hits, 4);
+	assert_int_equal(after.nr_ahead, 5);
+	/* They are there: nothing is read. */
+	assert_int_equal(will_need(&bed, AT, 5 * FTL_BLOCK), 0);
+	assert_int_equal(will_need(&bed, AT + 5 * FTL_BLOCK, 1), 0);
+	assert_int_equal(await_ahead(&bed, 6).nr_ahead, 6);
+	cached_bed_close(&bed);
+}
+
+/* A page that changes meanwhile is not kept. */
+static void test_what_will_be_needed_changes(void **state)
+{
+	struct cached_bed bed;
+
+	(void)state;
+	cached_bed_open(&bed, CACHED_BYTES);
+	cached_write(&bed, AT, FTL_BLOCK, true);
+	flash_gate_hold(FLASH_IO_READ);
+	assert_int_equal(will_need(&bed, AT, FTL_BLOCK), 0);
+	await_ahead(&bed, 1);
+	cached_write(&bed, AT, FTL_BLOCK, false);
+	flash_gate_release();
+	cached_expect(&bed, AT, FTL_BLOCK);
+	assert_int_equal(cached_await_all(&bed, 1).nr_hits, 0);
+	cached_bed_close(&bed);
+}
+
+/* A client that says it of everything, again and again, has some pages read, and no page of others goes that is
+ * read often. */
+static void test_needing_too_much(void **state)
+{
+	enum { NR_PAGES = CACHED_BYTES / FTL_BLOCK, NR_HOT = NR_PAGES / 2, NR_ROUNDS = 3 };
+	struct store_work_stat before, after;
+	struct cached_bed bed;
+
+	(void)state;
+	cached_bed_open(&bed, CACHED_BYTES);
+	for (uint64_t at = 0; at < CACHED_EXTENT_BYTES; at += MIB)
+		cached_write(&bed, at, MIB, false);
+	for (unsigned i = 0; i < NR_ROUNDS * NR_HOT; i++)
+		cached_expect(&bed, i % NR_HOT * FTL_BLOCK, FTL_BLOCK);
+	before = cached_await_all(&bed, NR_ROUNDS * NR_HOT);
+	for (unsigned i = 0; i < 1000; i++)
+		assert_int_equal(will_need(&bed, (2 + i % 2) * MIB, MIB), 0);
+	after = cached_count(&bed);
+	assert_in_range(await_ahead(&bed, 1).nr_ahead, 1, NR_PAGES / 4);
+	for (unsigned i = 0; i < NR_HOT; i++)
+		cached_expect(&bed, i * FTL_BLOCK, FTL_BLOCK);
+	after = cached_await_all(&bed, (NR_ROUNDS + 1) * NR_HOT);
+	assert_int_equal(after.nr_hits - before.nr_hits, NR_HOT);
+	/* The space goes while it is read. */
+	flash_gate_hold(FLASH_IO_READ);
+	assert_int_equal(will_need(&bed, MIB, MIB), 0);
+	cached_release_extent(&bed);
+	flash_gate_release();
+	cached_bed_close(&bed);
+}
+
+static void test_what_cannot_be_needed(void **state)
+{
+	struct cached_bed bed;
+
+	(void)state;
+	cached_bed_open(&bed, CACHED_BYTES);
+	assert_int_equal(will_need(&bed, 0, 0), -EINVAL);
+	assert_int_equal(will_need(&bed, 0, MESSAGE_NEED_MAX + 1), -EINVAL);
+	assert_int_equal(will_need(&bed, CACHED_EXTENT_BYTES, 1), -ERANGE);
+	assert_int_equal(will_need(&bed, UINT64_MAX - 5, 10), -ERANGE);
+	bed.extent += 77;
+	assert_int_equal(will_need(&bed, 0, 1), -AFAR_ELOST);
+	bed.extent -= 77;
+	cached_bed_close(&bed);
+	cached_bed_open(&bed, 0);
+	assert_int_equal(will_need(&bed, 0, MIB), 0);
+	cached_bed_close(&bed);
+}
+
 /* ---- Checked reads */
 
 static int read_checked(struct cached_bed *bed, uint64_t at, uint64_t length)
@@ -701,6 +824,10 @@ TEST_GROUP(store_cache)
 		cmocka_unit_test(test_replies_leave_nothing_behind),
 		cmocka_unit_test(test_long_reads_go_past),
 		cmocka_unit_test(test_reads_once_keep_nothing),
+		cmocka_unit_test(test_what_will_be_needed_is_read),
+		cmocka_unit_test(test_what_will_be_needed_changes),
+		cmocka_unit_test(test_needing_too_much),
+		cmocka_unit_test(test_what_cannot_be_needed),
 		cmocka_unit_test(test_sums_are_kept),
 		cmocka_unit_test(test_like_memory),
 		cmocka_unit_test(test_without),
