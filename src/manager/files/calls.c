@@ -223,7 +223,8 @@ static int hold(struct fs *fs, const struct who *who, const struct session *sess
 			return 0;
 		return ret == 0 ? tell(file, session, result) : ret;
 	case AFAR__FILE_HOLD__WHAT_CLOSE:
-		return hold_close(fs, session, ask->close->handle);
+		return ask->close->is_told ? hold_close_told(fs, session, ask->close->handle)
+					   : hold_close(fs, session, ask->close->handle);
 	case AFAR__FILE_HOLD__WHAT_APPEND:
 		ret = hold_append(fs, session, ask->append->ino, &file);
 		return ret == 0 ? tell(file, session, result) : ret;
@@ -446,10 +447,7 @@ static int sync_file(struct fs *fs, const struct session *session, const Afar__F
 	file_put(file);
 	if (ask->close == 0)
 		return 0;
-	/* It has told where it ends. */
-	if (!hold_is_writer_but(file, session->number, ask->close))
-		ret = hold_give_end(file, session->number);
-	return ret == 0 ? hold_close(fs, session, ask->close) : ret;
+	return hold_close_told(fs, session, ask->close);
 }
 
 static int change(struct fs *fs, const struct who *who, const struct session *session,

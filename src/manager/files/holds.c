@@ -347,6 +347,16 @@ int hold_close(struct fs *fs, const struct session *session, uint64_t handle)
 	return drop(hold, false);
 }
 
+int hold_close_told(struct fs *fs, const struct session *session, uint64_t handle)
+{
+	const struct hold *hold = hold_find(fs, session->number, handle);
+	int ret = 0;
+
+	if (hold && !hold_is_writer_but(hold->file, session->number, handle))
+		ret = hold_give_end(hold->file, session->number);
+	return ret == 0 ? hold_close(fs, session, handle) : ret;
+}
+
 int hold_forget(struct fs *fs, const struct session *session, const Afar__FileForget *ask)
 {
 	int ret = 0;

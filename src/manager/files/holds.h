@@ -12,6 +12,8 @@ int hold_open(struct fs *fs, const struct who *who, const struct session *sessio
 /* Without asking whether it may. */
 int hold_add(struct file *file, const struct session *session, uint64_t handle, uint32_t access);
 int hold_close(struct fs *fs, const struct session *session, uint64_t handle);
+/* Likewise, and the manager knows where the file ends as far as the session has written. */
+int hold_close_told(struct fs *fs, const struct session *session, uint64_t handle);
 int hold_end(struct fs *fs, const struct session *session, const Afar__FileEnd *ask,
 	     struct file **out);
 /* Returns whether the session has told with this number, or a greater one, that it wrote the file. */

@@ -16,6 +16,16 @@
 	(&(Afar__FileHold){PROTOBUF_C_MESSAGE_INIT(&afar__file_hold__descriptor), \
 			   .what_case = AFAR__FILE_HOLD__WHAT_##WHAT, .what = (message)})
 
+/* Fills one that closes a handle. */
+static inline void fs_fill_close(Afar__FileHold *operation, Afar__FileClose *close, uint64_t handle)
+{
+	afar__file_close__init(close);
+	close->handle = handle;
+	afar__file_hold__init(operation);
+	operation->what_case = AFAR__FILE_HOLD__WHAT_CLOSE;
+	operation->close = close;
+}
+
 /* ---- fs_message.c */
 
 /* Takes who asks from a program; NULL: this process. -EINVAL. */

@@ -7,7 +7,7 @@
 
 #include "base/epoch.h"
 #include "base/error.h"
-#include "client/files/fs.h"
+#include "client/files/inode/fs_call.h"
 #include "client/session.h"
 
 #define TELL_MAX  256U /* handles of one message */
@@ -156,11 +156,7 @@ struct closes {
 static void fill(const struct telling *telling, struct closes *closes)
 {
 	for (size_t i = 0; i < telling->nr; i++) {
-		afar__file_close__init(&closes->closes[i]);
-		closes->closes[i].handle = telling->handles[i];
-		afar__file_hold__init(&closes->operations[i]);
-		closes->operations[i].what_case = AFAR__FILE_HOLD__WHAT_CLOSE;
-		closes->operations[i].close = &closes->closes[i];
+		fs_fill_close(&closes->operations[i], &closes->closes[i], telling->handles[i]);
 		closes->list[i] = &closes->operations[i];
 	}
 }

@@ -11,6 +11,7 @@
 #include "client/base/call.h"
 #include "client/files/file.h"
 #include "client/files/inode/fs_call.h"
+#include "client/files/io/fs_ends.h"
 
 /* ---- Opening */
 
@@ -511,11 +512,9 @@ void file_begin_close(struct late_close *closing)
 				       &closing->sync, &closing->change, &closing->commit);
 		return;
 	}
-	afar__file_close__init(&closing->close);
-	closing->close.handle = file->hold->handle;
-	afar__file_hold__init(&closing->hold);
-	closing->hold.what_case = AFAR__FILE_HOLD__WHAT_CLOSE;
-	closing->hold.close = &closing->close;
+	fs_fill_close(&closing->hold, &closing->close, file->hold->handle);
+	/* The call that takes it along may open the file again: the manager must not have to find out where it ends. */
+	closing->close.is_told = end_is_told(file->inode);
 }
 
 void file_undo_close(struct late_close *closing)

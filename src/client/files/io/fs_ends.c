@@ -93,6 +93,16 @@ int end_write(struct file_inode *inode, struct end_claim *claim)
 	return target_transfer_pieces(fs_pool(inode->fs), AFAR_OP_WRITE, 0, &piece, 1);
 }
 
+bool end_is_told(struct file_inode *inode)
+{
+	bool is_told;
+
+	pthread_mutex_lock(&inode->lock);
+	is_told = inode->ends.untold == 0 && !inode->ends.has_failed;
+	pthread_mutex_unlock(&inode->lock);
+	return is_told;
+}
+
 /* ---- Whose the end is */
 
 int end_take_slot(struct file_inode *inode, uint64_t slot)

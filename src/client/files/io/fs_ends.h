@@ -34,6 +34,8 @@ void end_claimed(struct file_inode *inode, const struct end_claim *claim, int st
 /* Writes the end into the slot, and nothing else. */
 int end_write(struct file_inode *inode, struct end_claim *claim);
 
+/* Returns whether the manager knows all that the slot says. */
+bool end_is_told(struct file_inode *inode);
 /* Takes the slot that the manager has given. */
 int end_take_slot(struct file_inode *inode, uint64_t slot);
 /* Around asking the manager for the end, by the message. The end is not ours meanwhile. Returns the number of that time. */

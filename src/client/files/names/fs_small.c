@@ -495,11 +495,7 @@ static int close_all(struct round *round)
 	for (unsigned i = 0; i < round->nr && ret == 0; i++) {
 		if (!round->smalls[i].hold)
 			continue;
-		afar__file_close__init(&closes[nr]);
-		closes[nr].handle = round->smalls[i].handle;
-		afar__file_hold__init(&operations[nr]);
-		operations[nr].what_case = AFAR__FILE_HOLD__WHAT_CLOSE;
-		operations[nr].close = &closes[nr];
+		fs_fill_close(&operations[nr], &closes[nr], round->smalls[i].handle);
 		list[nr] = &operations[nr];
 		nr++;
 	}

@@ -272,6 +272,28 @@ static void test_not_asked(void **state)
 	assert_int_equal(nr_reads(), 0);
 }
 
+/* One call closes the file, of which all has been told, and opens it again. Nothing has to be found out for that. */
+static void test_closed_and_opened(void **state)
+{
+	Afar__Request *both = ask_file_close(HANDLE), *open = ask_open_to_read(file, 2);
+
+	(void)state;
+	hold_of(both)->close->is_told = true;
+	both->files_hold->operations =
+		reallocarray(both->files_hold->operations, 2, sizeof(Afar__FileHold *));
+	both->files_hold->operations[both->files_hold->n_operations++] = hold_of(open);
+	open->files_hold->n_operations = 0;
+	afar__request__free_unpacked(open, NULL);
+	answer = fixture_ask(&fixture, &client, both);
+	assert_int_equal(answer->status, 0);
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(answer->file_results->results[i]->status, 0);
+	drop(answer);
+	answer = NULL;
+	assert_int_equal(nr_reads(), 0);
+	FILE_DO(ask_file_close(2), 0);
+}
+
 /* It closes the file, and tells nothing. */
 static void test_closed(void **state)
 {
@@ -845,6 +867,7 @@ TEST_GROUP(manager_ends)
 		ENDS_TEST(test_rested),
 		ENDS_TEST(test_shared),
 		ENDS_TEST(test_not_asked),
+		ENDS_TEST(test_closed_and_opened),
 		ENDS_TEST(test_closed),
 		ENDS_TEST(test_silent),
 		ENDS_TEST(test_silent_after_more),
