@@ -12,7 +12,6 @@ import re
 import threading
 
 import grpc
-from google.protobuf import wrappers_pb2
 
 import csi_pb2 as csi
 import mounts
@@ -166,7 +165,7 @@ class Node:
         return csi.GetPluginCapabilitiesResponse()
 
     def Probe(self, _):
-        return csi.ProbeResponse(ready=wrappers_pb2.BoolValue(value=True))
+        return csi.ProbeResponse(ready=csi.Ready(value=True))
 
     # ---- Node
 
