@@ -239,7 +239,7 @@ static int finish(struct core *core, struct seal *seal)
 
 	if (ret == 0)
 		ret = seal_plan_layout(core, &seal->plan, region->stripe_bytes, &layout);
-	if (ret < 0)
+	if (ret != 0)
 		return ret;
 	ret = state_replace_layout(core->state, region, layout);
 	if (ret == 0)
